@@ -1,12 +1,14 @@
 //! `cargo xtask conformance`: the official MCP conformance suite, both releases, against our parts.
 //!
-//! Server scenarios run against a server of ours directly, and against the same server behind the
-//! hop: MCP face of agent-host → RabbitMQ → mcp-bridge → server. Client scenarios run with the
-//! bridge's client. What does not pass has to be listed with its cause in [`DIFFERENCES`], and what
-//! is not run at all in [`LEFT_OUT`]; the task fails when something else does not pass or is not
-//! run, and when something that is listed does or is.
+//! Server scenarios run against a server of ours directly, and against servers behind the hop: MCP
+//! face of agent-host → RabbitMQ → mcp-bridge → server. Client scenarios run with the bridge's
+//! client. What does not pass has to be listed with its cause in [`DIFFERENCES`], and what is not
+//! run at all in [`LEFT_OUT`]; the task fails when something else does not pass or is not run, and
+//! when something that is listed does or is. Which scenarios cross the bus is measured.
 
+mod bus_watch;
 mod cause_list;
+mod crossing;
 mod differences;
 mod not_run;
 mod programs;
@@ -15,14 +17,16 @@ mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 
 use crate::real_parts::RealParts;
 use crate::workspace;
+use bus_watch::{BusWatch, Delivery};
 use differences::Differences;
 use not_run::NotRunList;
-use programs::{DirectServer, FleetHop};
+use programs::{DirectServer, FleetHop, FleetParts};
 use suite::{OfferedScenario, ScenarioResults, Suite};
 
 /// Where the table is kept.
@@ -44,8 +48,21 @@ pub(crate) enum ConformanceTable {
 /// What a scenario runs against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SuiteTarget {
+    /// The server itself.
     Direct,
+    /// The server behind the hop, reached by its path of the face.
     Hop,
+    /// Behind the hop, a server that speaks nothing newer than 2025-11-25.
+    Initialize,
+    /// Behind the hop, the server over stdio.
+    Stdio,
+    /// Behind the hop, a server of the Python SDK.
+    Python,
+    /// Behind the hop, `server-everything`, which is of the TypeScript SDK.
+    Everything,
+    /// The server's tools as tools of the agent, at `/mcp`.
+    Agent,
+    /// The bridge's client.
     Client,
 }
 
@@ -121,22 +138,56 @@ struct ResultColumn {
 }
 
 impl SuiteTarget {
-    const ALL: [Self; 3] = [Self::Direct, Self::Hop, Self::Client];
+    const ALL: [Self; 8] = [
+        Self::Direct,
+        Self::Hop,
+        Self::Initialize,
+        Self::Stdio,
+        Self::Python,
+        Self::Everything,
+        Self::Agent,
+        Self::Client,
+    ];
 
     /// Its name in the list of differences.
     fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Hop => "hop",
+            Self::Initialize => "initialize",
+            Self::Stdio => "stdio",
+            Self::Python => "python",
+            Self::Everything => "everything",
+            Self::Agent => "agent",
             Self::Client => "client",
         }
+    }
+
+    /// What heads its column.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Hop => "behind the hop",
+            Self::Initialize => "2025-11-25 server",
+            Self::Stdio => "stdio",
+            Self::Python => "Python SDK",
+            Self::Everything => "server-everything",
+            Self::Agent => "`/mcp`",
+            Self::Client => "the bridge's client",
+        }
+    }
+
+    /// Whether the scenarios of an era run against it. What `server-everything` serves of the newer
+    /// one is answered by the face, but for the lists, which the older one has as well.
+    fn is_run_in(self, era: Era) -> bool {
+        self != Self::Everything || era == ERAS[0]
     }
 
     /// The kind of scenarios that run against it.
     fn kind(self) -> ScenarioKind {
         match self {
-            Self::Direct | Self::Hop => ScenarioKind::Server,
             Self::Client => ScenarioKind::Client,
+            _ => ScenarioKind::Server,
         }
     }
 }
@@ -167,17 +218,31 @@ pub(crate) fn build_and_run(table: ConformanceTable) -> anyhow::Result<ExitCode>
 
 /// Runs the suite with what has been built.
 pub(crate) fn run_suite(table: ConformanceTable) -> anyhow::Result<()> {
-    let fetched =
-        workspace::read_output(workspace::script_command("dev/parts/fetch").arg("conformance"))?;
-    let fetched = fetched.trim().strip_prefix("conformance=").context("output of fetch")?;
+    let parts = fetch_parts(["conformance", "everything", "python-servers"])?;
+    let [suite, everything, python] = parts;
     let programs = workspace::target_folder()?.join("debug");
     let folder = workspace::target_folder()?.join("conformance");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
     std::fs::create_dir_all(&folder)?;
-    let ran = run_all(&PathBuf::from(fetched), &programs, &folder)?;
+
+    let parts = FleetParts { programs: &programs, logs: &folder, everything, python };
+    let ran = run_all(&suite, &parts)?;
+
     compare_with_lists(&ran, table, &folder)
+}
+
+/// Where the parts are that others wrote.
+fn fetch_parts<const N: usize>(names: [&str; N]) -> anyhow::Result<[PathBuf; N]> {
+    let fetched = workspace::read_output(workspace::script_command("dev/parts/fetch").args(names))?;
+    let mut folders = [const { PathBuf::new() }; N];
+    for (name, folder) in names.iter().zip(&mut folders) {
+        let line =
+            |line: &str| line.trim().strip_prefix(name)?.strip_prefix('=').map(PathBuf::from);
+        *folder = fetched.lines().find_map(line).context("output of fetch")?;
+    }
+    Ok(folders)
 }
 
 /// The results of a whole run.
@@ -185,40 +250,60 @@ struct SuiteRun {
     columns: Vec<ResultColumn>,
     /// Every scenario that one of the releases has.
     offered: Vec<OfferedScenario>,
+    /// What the broker delivered to the bridge, and when.
+    delivered: Vec<Delivery>,
 }
 
-fn run_all(suite: &Path, programs: &Path, folder: &Path) -> anyhow::Result<SuiteRun> {
-    let broker = RealParts::start(programs)?;
-    let direct = DirectServer::start(programs, folder)?;
-    let hop = FleetHop::start(programs, folder, &broker.amqp()?, &direct.url())?;
-    let client = programs.join("conformance-client");
-    let mut ran = SuiteRun { columns: Vec::new(), offered: Vec::new() };
+fn run_all(suite: &Path, parts: &FleetParts<'_>) -> anyhow::Result<SuiteRun> {
+    let broker = RealParts::start(parts.programs)?;
+    let bus = BusWatch::start(&broker.amqp()?)?;
+    let direct = DirectServer::start(parts, &[])?;
+    let initialize = DirectServer::start(parts, &["initialize"])?;
+    let hop = FleetHop::start(parts, &broker.amqp()?, bus.url(), &direct.url(), &initialize.url())?;
+    let client = parts.programs.join("conformance-client");
+    let mut ran = SuiteRun { columns: Vec::new(), offered: Vec::new(), delivered: Vec::new() };
 
     for era in ERAS {
         let suite =
-            |place: SuiteTarget| Suite { folder: suite, era, logs: folder, name: place.name() };
+            |place: SuiteTarget| Suite { folder: suite, era, logs: parts.logs, name: place.name() };
         for offered in suite(SuiteTarget::Direct).list_scenarios()? {
             if !ran.offered.contains(&offered) {
                 ran.offered.push(offered);
             }
         }
-        for place in SuiteTarget::ALL {
-            let suite = suite(place);
+
+        let run = |place: SuiteTarget| {
+            let begun = Instant::now();
             let results = match place {
-                SuiteTarget::Direct => suite.run_against_server(&direct.url()),
-                SuiteTarget::Hop => suite.run_against_server(&hop.url()),
-                SuiteTarget::Client => suite.run_with_client(&client),
+                SuiteTarget::Client => suite(place).run_with_client(&client),
+                SuiteTarget::Direct => suite(place).run_against_server(&direct.url()),
+                _ => suite(place).run_against_server(&hop.url(place)),
             };
             let results =
                 results.with_context(|| format!("{} of {}", place.name(), era.version))?;
-            let passed = results.passed();
-            let all = results.len();
-            println!("{}  {:8}{passed:>3} of {all} pass", era.version, place.name());
-            ran.columns.push(ResultColumn { era, place, results });
+            report_column(era, place, &results, begun);
+            anyhow::Ok(ResultColumn { era, place, results })
+        };
+
+        for place in SuiteTarget::ALL.into_iter().filter(|place| place.is_run_in(era)) {
+            ran.columns.push(run(place)?);
         }
     }
 
+    ran.delivered = bus.delivered();
+    let lines = ran.delivered.iter().map(|delivery| format!("{delivery}\n"));
+    std::fs::write(parts.logs.join("delivered.log"), lines.collect::<String>())?;
+
     Ok(ran)
+}
+
+fn report_column(era: Era, place: SuiteTarget, results: &ScenarioResults, begun: Instant) {
+    let version = era.version;
+    let name = place.name();
+    let passed = results.passed();
+    let all = results.len();
+    let took = begun.elapsed().as_secs();
+    println!("{version}  {name:10}{passed:>3} of {all} pass, in {took} s");
 }
 
 fn compare_with_lists(
@@ -241,7 +326,7 @@ fn compare_with_lists(
         surprises.len(),
         folder.display()
     );
-    let text = report::document(&ran.columns, &differences, &left_out);
+    let text = report::document(ran, &differences, &left_out);
     let path = workspace::root().join(DOCUMENT);
 
     if table == ConformanceTable::Keep {

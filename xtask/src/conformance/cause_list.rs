@@ -13,6 +13,17 @@ impl CauseEntry<'_> {
         text_of(&self.0[member])
     }
 
+    /// A text that may be missing.
+    pub(super) fn optional_text(&self, member: &str) -> anyhow::Result<Option<String>> {
+        self.0.get(member).map(text_of).transpose()
+    }
+
+    /// A yes or no that is no where it is missing.
+    pub(super) fn flag(&self, member: &str) -> anyhow::Result<bool> {
+        let Some(value) = self.0.get(member) else { return Ok(false) };
+        value.as_bool().with_context(|| format!("{member} is neither true nor false"))
+    }
+
     pub(super) fn scenarios(&self) -> anyhow::Result<Vec<String>> {
         let scenarios = self.0["scenarios"].as_array().context("scenarios are missing")?;
         scenarios.iter().map(text_of).collect()

@@ -13,8 +13,11 @@ pub(super) struct Differences(Vec<Difference>);
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) cause: String,
-    era: String,
+    /// The era, or every era where it says none.
+    era: Option<String>,
     place: String,
+    /// Whether they ask for what the server does not have, which is nobody's fault.
+    pub(super) lacks: bool,
     scenarios: Vec<String>,
 }
 
@@ -34,17 +37,22 @@ impl Differences {
         let all = cause_list::parse_list(text, |entry| {
             Ok(Difference {
                 cause: entry.text("cause")?,
-                era: entry.text("era")?,
+                era: entry.optional_text("era")?,
                 place: entry.text("place")?,
+                lacks: entry.flag("lacks")?,
                 scenarios: entry.scenarios()?,
             })
         })?;
         Ok(Self(all))
     }
 
-    /// The place in the list of the cause that a scenario of a column does not pass for.
-    pub(super) fn cause(&self, column: &ResultColumn, scenario: &str) -> Option<usize> {
-        self.0.iter().position(|difference| {
+    /// What a scenario of a column does not pass for, with its place in the list.
+    pub(super) fn cause(
+        &self,
+        column: &ResultColumn,
+        scenario: &str,
+    ) -> Option<(usize, &Difference)> {
+        self.0.iter().enumerate().find(|(_, difference)| {
             difference.is_of(column) && difference.scenarios.iter().any(|name| name == scenario)
         })
     }
@@ -72,10 +80,11 @@ impl Differences {
         }
 
         for difference in &self.0 {
-            let column = columns.iter().find(|column| difference.is_of(column));
+            let its = |column: &&ResultColumn| difference.is_of(column);
             for name in &difference.scenarios {
-                if column.and_then(|column| column.results.find(name)).is_none() {
-                    let era = &difference.era;
+                let has_it = |column: &ResultColumn| column.results.find(name).is_some();
+                if !columns.iter().filter(its).any(has_it) {
+                    let era = difference.era.as_deref().unwrap_or("every era");
                     let place = &difference.place;
                     let what = format!("{era} {place}: there is no scenario {name}");
                     surprises.push(Surprise::new(what));
@@ -89,19 +98,18 @@ impl Differences {
 
 impl Difference {
     fn is_of(&self, column: &ResultColumn) -> bool {
-        self.era == column.era.version && self.place == column.place.name()
+        let era = self.era.as_deref();
+        era.is_none_or(|era| era == column.era.version) && self.place == column.place.name()
     }
 
     /// Whose difference it is, for people.
     pub(super) fn of_what(&self) -> String {
         let place = SuiteTarget::ALL.into_iter().find(|place| place.name() == self.place);
-        let place = match place {
-            Some(SuiteTarget::Direct) => "the server itself",
-            Some(SuiteTarget::Hop) => "behind the hop",
-            Some(SuiteTarget::Client) => "the client",
-            None => &self.place,
-        };
-        format!("{place}, {}", self.era)
+        let place = place.map_or(self.place.as_str(), |place| place.title());
+        match &self.era {
+            Some(era) => format!("{place}, {era}"),
+            None => place.to_owned(),
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use super::crossing::crosses_bus;
 use super::differences::Differences;
 use super::not_run::NotRunList;
-use super::{ERAS, Era, ResultColumn, SuiteTarget};
+use super::suite::ScenarioResult;
+use super::{ERAS, Era, ResultColumn, SuiteRun, SuiteTarget};
 
 const HEAD: &str = "\
 # Conformance
@@ -15,74 +17,116 @@ the release for each era of the protocol; of its scenarios, all that belong to t
 end of a table those of extensions and of earlier revisions that are ours to pass. The last section
 names every other one.
 
-*Direct* is `conformance-server`, a server of ours that offers what the scenarios name. *Behind the
-hop* is the same server, reached by the MCP face of `agent-host` → RabbitMQ → `mcp-bridge`. The
-client is that of the bridge. A number in brackets leads to the cause below.
+A cell counts the checks of a scenario that passed or only warn; whether those of `server-stateless`
+warn depends on the machine's speed, and is left out. A scenario without a check that passed has not
+passed, even where the suite says that nothing failed; one that is judged by the clock (`sse-retry`)
+is run up to three times more. *No* and *lacks* lead by their number to the cause below; *lacks* says
+that the scenario asks for a tool, a prompt or a resource that the server does not have.
+
+What a column of the server scenarios runs against:
+
+- *direct*: `conformance-server`, a server of ours that offers what the scenarios name, over HTTP.
+- *behind the hop*: the same, reached by the MCP face of `agent-host` → RabbitMQ → `mcp-bridge`. The
+  bridge speaks 2026-07-28 with it, whatever the suite speaks with the face. So it does in the next
+  columns where the server can.
+- *2025-11-25 server*: the same behind the hop, without any newer version of the protocol.
+- *stdio*: the same behind the hop, as a child of the bridge.
+- *Python SDK*: behind the hop, over stdio, a server that offers the same by the official Python SDK,
+  without the tools that ask something.
+- *server-everything*: behind the hop, over stdio, the reference server of the TypeScript SDK as it is
+  published. It has tools and prompts of its own, so that it serves only what names none.
+- *`/mcp`*: the agent's own view of `conformance-server`, with a tool of the agent for each of its
+  tools (`direct_tools`). A proxy takes the server's name from the names of the tools; nothing else
+  is changed.
+
+*Bus* says whether the broker delivered a request to the bridge while the scenario ran behind the hop.
+Where it did not, the face answered by itself, and the scenario says nothing about the hop.
 ";
 
 /// The whole page.
-pub(super) fn document(
-    columns: &[ResultColumn],
-    differences: &Differences,
-    left_out: &NotRunList,
-) -> String {
-    let mut page = Page { text: HEAD.to_owned(), columns, differences };
+pub(super) fn document(ran: &SuiteRun, differences: &Differences, left_out: &NotRunList) -> String {
+    let mut page = Page { text: HEAD.to_owned(), ran, differences };
     for era in ERAS {
         page.table(&format!("Server scenarios, {}", era.version), era, &SERVER);
     }
     for era in ERAS {
-        page.table(&format!("Client scenarios, {}", era.version), era, &CLIENT);
+        page.table(&format!("Client scenarios, {}", era.version), era, &[SuiteTarget::Client]);
     }
     page.causes();
     page.left_out(left_out);
     page.text
 }
 
-const SERVER: [(SuiteTarget, &str); 2] =
-    [(SuiteTarget::Direct, "direct"), (SuiteTarget::Hop, "behind the hop")];
-const CLIENT: [(SuiteTarget, &str); 1] = [(SuiteTarget::Client, "the bridge's client")];
+const SERVER: [SuiteTarget; 7] = [
+    SuiteTarget::Direct,
+    SuiteTarget::Hop,
+    SuiteTarget::Initialize,
+    SuiteTarget::Stdio,
+    SuiteTarget::Python,
+    SuiteTarget::Everything,
+    SuiteTarget::Agent,
+];
 
 struct Page<'a> {
     text: String,
-    columns: &'a [ResultColumn],
+    ran: &'a SuiteRun,
     differences: &'a Differences,
 }
 
 impl Page<'_> {
-    fn table(&mut self, title: &str, era: Era, places: &[(SuiteTarget, &str)]) {
-        let of = |place| self.columns.iter().find(|c| c.era == era && c.place == place);
-        let columns: Vec<&ResultColumn> =
-            places.iter().filter_map(|(place, _)| of(*place)).collect();
+    fn table(&mut self, title: &str, era: Era, places: &[SuiteTarget]) {
+        let of = |place| self.ran.columns.iter().find(|c| c.era == era && c.place == place);
+        let columns: Vec<&ResultColumn> = places.iter().filter_map(|place| of(*place)).collect();
         let Some(first) = columns.first() else { return };
-        let heads: Vec<&str> = places.iter().map(|(_, head)| *head).collect();
-        let mut text = format!("\n## {title}\n\n| scenario | {} |\n", heads.join(" | "));
-        text.push_str(&format!("|---|{}\n", "---|".repeat(columns.len())));
+        let hop = columns.iter().find(|column| column.place == SuiteTarget::Hop);
+
+        let mut heads = vec!["scenario"];
+        heads.extend(hop.map(|_| "bus"));
+        heads.extend(columns.iter().map(|column| column.place.title()));
+        let mut text = format!("\n## {title}\n\n| {} |\n", heads.join(" | "));
+        text.push_str(&format!("|{}\n", "---|".repeat(heads.len())));
 
         for scenario in first.results.iter() {
-            let cells = columns.iter().map(|column| self.cell(column, &scenario.name));
-            let cells: Vec<String> = cells.collect();
-            let _ = writeln!(text, "| `{}` | {} |", scenario.name, cells.join(" | "));
+            let mut cells = vec![format!("`{}`", scenario.name)];
+            cells.extend(hop.map(|hop| self.crossing(hop, &scenario.name).to_owned()));
+            cells.extend(columns.iter().map(|column| self.cell(column, &scenario.name)));
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
 
-        let sums = columns
-            .iter()
-            .map(|column| format!("**{} of {}**", column.results.passed(), column.results.len()));
-        let sums: Vec<String> = sums.collect();
-        let _ = writeln!(text, "| **pass** | {} |", sums.join(" | "));
+        let mut sums = vec!["**pass**".to_owned()];
+        sums.extend(hop.map(|_| String::new()));
+        sums.extend(columns.iter().map(|column| self.sum(column)));
+        let _ = writeln!(text, "| {} |", sums.join(" | "));
         self.text.push_str(&text);
+    }
+
+    fn crossing(&self, hop: &ResultColumn, name: &str) -> &'static str {
+        match hop.results.find(name) {
+            Some(scenario) if crosses_bus(self.ran, scenario) => "yes",
+            _ => "no",
+        }
     }
 
     fn cell(&self, column: &ResultColumn, name: &str) -> String {
         let Some(scenario) = column.results.find(name) else { return "did not run".to_owned() };
-        match (scenario.passes, scenario.warnings) {
-            (true, 0) => "passes".to_owned(),
-            (true, 1) => "passes, 1 warning".to_owned(),
-            (true, warnings) => format!("passes, {warnings} warnings"),
-            (false, _) => match self.differences.cause(column, name) {
-                Some(cause) => format!("no [{}]", cause + 1),
-                None => "no".to_owned(),
-            },
+        if scenario.passes {
+            return count_of_checks(scenario);
         }
+        match self.differences.cause(column, name) {
+            Some((number, difference)) if difference.lacks => format!("lacks [{}]", number + 1),
+            Some((number, _)) => format!("no [{}]", number + 1),
+            None => "no".to_owned(),
+        }
+    }
+
+    /// How many pass of those that are asked of the server.
+    fn sum(&self, column: &ResultColumn) -> String {
+        let lacks = |scenario: &&ScenarioResult| {
+            let found = self.differences.cause(column, &scenario.name);
+            found.is_some_and(|(_, difference)| difference.lacks)
+        };
+        let lacking = column.results.iter().filter(lacks).count();
+        format!("**{} of {}**", column.results.passed(), column.results.len() - lacking)
     }
 
     fn causes(&mut self) {
@@ -106,4 +150,20 @@ impl Page<'_> {
             let _ = writeln!(self.text, "- *{kind}*: {names}. {}", group.cause);
         }
     }
+}
+
+/// Scenarios of which it depends on the machine's speed whether checks warn.
+const WARNINGS_VARY: [&str; 1] = ["server-stateless"];
+
+/// What a cell says of a scenario that passes.
+fn count_of_checks(scenario: &ScenarioResult) -> String {
+    let plural = if scenario.checks == 1 { "check" } else { "checks" };
+    let mut text = format!("{} {plural}", scenario.checks);
+    if scenario.skipped > 0 {
+        let _ = write!(text, ", {} skipped", scenario.skipped);
+    }
+    if scenario.warnings > 0 && !WARNINGS_VARY.contains(&scenario.name.as_str()) {
+        text.push_str(", with warnings");
+    }
+    text
 }

@@ -9,6 +9,11 @@ use serde_json::Value;
 use super::programs::command_with_timeout;
 use super::{Era, ExtraScenario, ScenarioKind};
 
+/// Scenarios that the suite judges by the clock: a busy machine is too late for 200 ms.
+const TIMED_SCENARIOS: [&str; 1] = ["sse-retry"];
+/// How often one of them is run again.
+const TIMED_REPEATS_MAX: usize = 3;
+
 /// How one run of the suite is made.
 pub(super) struct Suite<'a> {
     /// Where the suite has been fetched to.
@@ -36,10 +41,16 @@ pub(super) struct ScenarioResults(Vec<ScenarioResult>);
 pub(super) struct ScenarioResult {
     pub(super) name: String,
     pub(super) passes: bool,
+    /// Checks of it that passed, or only warn.
+    pub(super) checks: usize,
+    /// Checks of it that the suite did not make.
+    pub(super) skipped: usize,
     /// Checks of it that passed.
     successes: usize,
     /// Checks of it that ought to pass and do not.
     pub(super) warnings: usize,
+    /// When it was started, in milliseconds of the day.
+    pub(super) started_ms: Option<u64>,
     /// What the suite says of the checks that failed.
     pub(super) errors: Vec<String>,
 }
@@ -87,6 +98,8 @@ impl Suite<'_> {
         );
         ensure!(results.len() > 0, "the suite has no scenario");
         read_checks(&folder, &folder, &mut results)?;
+        results.fail_unchecked();
+        self.repeat_late(kind, subject, &mut results)?;
 
         for extra in self.era.extras.iter().filter(|extra| extra.kind == kind) {
             results.0.push(self.run_extra(extra, subject)?);
@@ -94,10 +107,33 @@ impl Suite<'_> {
         Ok(results)
     }
 
+    /// Runs those again, alone, that the suite has found too late by the clock.
+    fn repeat_late(
+        &self,
+        kind: ScenarioKind,
+        subject: &[&str],
+        results: &mut ScenarioResults,
+    ) -> anyhow::Result<()> {
+        for scenario in TIMED_SCENARIOS {
+            for _ in 0..TIMED_REPEATS_MAX {
+                let found = results.0.iter_mut().find(|found| found.name == scenario);
+                let Some(found) = found.filter(|found| !found.passes || found.warnings > 0) else {
+                    break;
+                };
+                let again = ExtraScenario { kind, scenario, script: self.era.script, options: &[] };
+                *found = self.run_extra(&again, subject)?;
+            }
+        }
+        Ok(())
+    }
+
     fn run_extra(&self, extra: &ExtraScenario, subject: &[&str]) -> anyhow::Result<ScenarioResult> {
         let scenario = extra.scenario.replace('/', "-");
         let name = format!("{}-{}-{scenario}", self.era.version, self.name);
         let folder = self.logs.join(&name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
         let mut command = self.command(extra.script);
         command.arg(extra.kind.name()).args(subject).args(["--scenario", extra.scenario]);
         command.args(extra.options).arg("--output-dir").arg(&folder);
@@ -107,7 +143,6 @@ impl Suite<'_> {
         let mut results = ScenarioResults(vec![ScenarioResult::new(extra.scenario, false)]);
         read_checks(&folder, &folder, &mut results)?;
         let mut scenario = results.0.remove(0);
-        // One that the suite has skipped is no failure to it, and has no checks.
         scenario.passes = ran.status.success() && scenario.successes > 0;
 
         Ok(scenario)
@@ -147,7 +182,16 @@ fn name_of(line: &str) -> Option<&str> {
 
 impl ScenarioResult {
     fn new(name: &str, passes: bool) -> Self {
-        Self { name: name.to_owned(), passes, successes: 0, warnings: 0, errors: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            passes,
+            checks: 0,
+            skipped: 0,
+            successes: 0,
+            warnings: 0,
+            started_ms: None,
+            errors: Vec::new(),
+        }
     }
 }
 
@@ -159,6 +203,13 @@ impl ScenarioResults {
         let names = listed.lines().filter_map(name_of);
         let scenarios = names.map(|name| ScenarioResult::new(name, passes(name)));
         Self(scenarios.collect())
+    }
+
+    /// To the suite, one whose checks are all skipped has not failed. Here it has not passed.
+    pub(super) fn fail_unchecked(&mut self) {
+        for scenario in self.0.iter_mut().filter(|scenario| scenario.successes == 0) {
+            scenario.passes = false;
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &ScenarioResult> {
@@ -194,20 +245,25 @@ fn read_checks(root: &Path, folder: &Path, results: &mut ScenarioResults) -> any
     Ok(())
 }
 
-fn count_checks(folder: &str, checks: &[Value], results: &mut ScenarioResults) {
+/// Adds the checks of a folder to the scenario that the folder's name says.
+pub(super) fn count_checks(folder: &str, checks: &[Value], results: &mut ScenarioResults) {
     // What follows the name is a time, which begins with a digit.
-    let is_of = |scenario: &&mut ScenarioResult| {
-        [scenario.name.clone(), format!("server-{}", scenario.name)].iter().any(|name| {
+    let started = |scenario: &ScenarioResult| {
+        [scenario.name.clone(), format!("server-{}", scenario.name)].iter().find_map(|name| {
             let time = folder.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-            time.is_some_and(|time| time.starts_with("20"))
+            time.filter(|time| time.starts_with("20"))
         })
     };
 
-    let Some(scenario) = results.0.iter_mut().find(is_of) else { return };
+    let found = results.0.iter_mut().find_map(|scenario| Some((started(scenario)?, scenario)));
+    let Some((time, scenario)) = found else { return };
+    scenario.started_ms = ms_of_day(time);
+
     for check in checks {
         match check["status"].as_str() {
             Some("SUCCESS") => scenario.successes += 1,
             Some("WARNING") => scenario.warnings += 1,
+            Some("SKIPPED") => scenario.skipped += 1,
             Some("FAILURE") => {
                 let text = check["errorMessage"].as_str().or(check["description"].as_str());
                 scenario.errors.extend(text.map(str::to_owned));
@@ -215,4 +271,13 @@ fn count_checks(folder: &str, checks: &[Value], results: &mut ScenarioResults) {
             _ => {}
         }
     }
+    scenario.checks = scenario.successes + scenario.warnings;
+}
+
+/// What a time like `2026-11-25T14-30-33-781Z` is of its day, in milliseconds.
+fn ms_of_day(time: &str) -> Option<u64> {
+    let (_, time) = time.trim_end_matches('Z').split_once('T')?;
+    let mut parts = time.split('-').map(|part| part.parse::<u64>().ok());
+    let mut part = || parts.next().flatten();
+    Some(((part()? * 60 + part()?) * 60 + part()?) * 1_000 + part()?)
 }

@@ -1,12 +1,16 @@
-//! `conformance-server PORT`: an MCP server over streamable HTTP on 127.0.0.1, of both eras of the
-//! protocol, that offers what the server scenarios of the official conformance suite name. For
+//! An MCP server that offers what the server scenarios of the official conformance suite name. For
 //! tests only. It ends with its standard input.
+//!
+//! `conformance-server PORT` speaks both eras of the protocol over streamable HTTP on 127.0.0.1,
+//! `conformance-server PORT initialize` none after 2025-11-25, and `conformance-server stdio` both
+//! over its standard input and output.
 
 #![allow(deprecated, reason = "clients of the older era call what the newer one has dropped")]
 
 mod offer;
 mod questions;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +19,7 @@ use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use rmcp::{RoleServer, ServerHandler};
+use rmcp::{RoleServer, ServerHandler, ServiceExt as _};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -31,6 +35,8 @@ struct Server {
     /// Makes seals that only this process can make.
     secret: Arc<str>,
     changes: watch::Sender<Changes>,
+    /// The newest version of the protocol that is spoken.
+    newest: ProtocolVersion,
 }
 
 /// How often each list has changed.
@@ -100,6 +106,22 @@ impl ServerHandler for Server {
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("conformance-server", env!("CARGO_PKG_VERSION")))
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::known_up_to(&self.newest))
+    }
+
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        if self.newest.has_initialize() {
+            // To a server that was written before it, the method is like any unknown one.
+            return Err(ErrorData::method_not_found::<DiscoverRequestMethod>());
+        }
+        let versions = self.supported_protocol_versions().into_owned();
+        Ok(DiscoverResult::from_server_info(versions, self.get_info()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -304,14 +326,32 @@ fn describe_change(times: u64) -> String {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let port = std::env::args().nth(1).context("usage: conformance-server PORT")?;
-    let port: u16 = port.parse().context("the port is not a number")?;
+    let mut arguments = std::env::args().skip(1);
+    let usage = "usage: conformance-server PORT [initialize] | stdio";
+    let port = arguments.next().context(usage)?;
+    let newest = match arguments.next().as_deref() {
+        None => ProtocolVersion::LATEST,
+        Some("initialize") => ProtocolVersion::LATEST_WITH_INITIALIZE,
+        Some(_) => anyhow::bail!(usage),
+    };
+
     let server = Server {
         offer: Arc::new(Offer::read().context("offer.json")?),
         secret: uuid::Uuid::new_v4().to_string().into(),
         changes: watch::Sender::default(),
+        newest,
     };
 
+    if port == "stdio" {
+        let running = server.serve(rmcp::transport::stdio()).await?;
+        running.waiting().await?;
+        return Ok(());
+    }
+
+    serve_http(server, port.parse().context("the port is not a number")?).await
+}
+
+async fn serve_http(server: Server, port: u16) -> anyhow::Result<()> {
     let config = StreamableHttpServerConfig::default().enforce_origin_validation();
     let config =
         config.with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"]);
