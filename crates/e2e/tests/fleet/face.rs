@@ -18,6 +18,7 @@ mod changes;
 mod extended;
 mod faithful;
 mod grants;
+mod hop;
 mod recorded;
 
 const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];

@@ -130,8 +130,20 @@ async fn a_server_is_the_same_behind_the_fleet_and_by_itself() {
     let launch = Launch::new("agent-host").arg("--mcp-config").arg(servers.file());
     let host = Host::serve(launch, kit.command, None).await;
     host.wait_for(&["everything"]).await;
+    check_same(&everything.url(), &host).await;
+}
 
-    let mut direct = RawClient::connect(everything.url()).await;
+#[tokio::test]
+async fn a_server_is_the_same_behind_a_broker() {
+    let Some(everything) = servers::everything_http().await else { return };
+    let servers = Servers::with(&[("everything", everything.to_json())]);
+    let Some(host) = Host::with_servers(&servers, &["everything"]).await else { return };
+    check_same(&everything.url(), &host).await;
+}
+
+/// Everything that can be had of `server-everything` is the same directly and behind a host.
+async fn check_same(everything: &str, host: &Host) {
+    let mut direct = RawClient::connect(everything.to_owned()).await;
     let mut behind = RawClient::connect(format!("{}/everything", host.url)).await;
     assert!(direct.introduction["instructions"].is_string(), "{}", direct.introduction);
     assert_eq!(behind.introduction, direct.introduction);
