@@ -259,8 +259,7 @@ fn an_unknown_request_is_answered_under_its_own_name() {
 
 #[test]
 fn details_are_asked_for_whole_or_by_pages() {
-    let whole =
-        McpGetServiceDetailsRequest { server_name: "s".to_owned(), ..Default::default() };
+    let whole = McpGetServiceDetailsRequest { server_name: "s".to_owned(), ..Default::default() };
     check_written(&whole, r#"{"serverName":"s"}"#);
     let page = McpGetServiceDetailsRequest { tools_from: Some(3), ..whole };
     check_written(&page, r#"{"serverName":"s","toolsFrom":3}"#);
