@@ -11,8 +11,9 @@ use toolbus_tools::{Door, Invoker, Principal, Scope, View};
 use toolbus_wire::Message;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
-    McpGetPromptRequest, McpGetPromptResponse, McpListResourcesRequest, McpListResourcesResponse,
-    McpNearestNames, McpReadResourceRequest, McpReadResourceResponse, McpToolDetails,
+    McpGetPromptRequest, McpGetPromptResponse, McpGetServiceDetailsRequest,
+    McpListResourcesRequest, McpListResourcesResponse, McpNearestNames, McpReadResourceRequest,
+    McpReadResourceResponse, McpToolDetails,
 };
 use toolbus_wire::message::tool::{CallIds, ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::AgentName;
