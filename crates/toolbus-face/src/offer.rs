@@ -437,7 +437,7 @@ pub(crate) fn list_page(
     let page = RawJson::of(&page);
 
     let members = [("tools", Some(&page)), ("nextCursor", next.as_ref())];
-    let members = members.into_iter().filter_map(|(name, json)| Some((name, json?.as_ref())));
+    let members = members.into_iter().filter_map(|(name, json)| Some((name, json?.as_raw())));
     Ok(RawJson::of_members(members))
 }
 

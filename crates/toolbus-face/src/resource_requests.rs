@@ -76,7 +76,7 @@ impl ServerRequests<'_> {
         let prompts =
             prompts.filter(|prompt| serde_json::from_str::<Prompt>(prompt.text()).is_ok());
         let prompts = RawJson::of(&prompts.collect::<Vec<_>>());
-        Ok(RawJson::of_members([("prompts", prompts.as_ref())]))
+        Ok(RawJson::of_members([("prompts", prompts.as_raw())]))
     }
 
     /// Has the server answer a request of the client.

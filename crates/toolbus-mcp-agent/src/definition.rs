@@ -31,7 +31,7 @@ pub fn definition_of(tool: &McpToolDetails) -> RawJson {
     let is_extra = |name: &str| known.iter().all(|(known, _)| *known != name);
     let extra = extra.into_iter().filter(|(name, _)| is_extra(name));
     let members =
-        known.iter().filter_map(|(name, json)| Some(((*name).into(), json.as_ref()?.as_ref())));
+        known.iter().filter_map(|(name, json)| Some(((*name).into(), json.as_ref()?.as_raw())));
     RawJson::of_members(members.chain(extra))
 }
 

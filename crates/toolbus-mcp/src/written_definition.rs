@@ -71,7 +71,7 @@ impl<'a> WrittenDefinition<'a> {
     pub(crate) fn without(&self, names: &[&str]) -> Option<RawJson> {
         let others = self.members.keys().filter(|name| !names.contains(&name.as_str()));
         let others: Vec<_> = others.filter_map(|name| Some((name, self.written(name)?))).collect();
-        let members = others.iter().map(|(name, text)| (name, text.as_ref()));
+        let members = others.iter().map(|(name, text)| (name, text.as_raw()));
         (!others.is_empty()).then(|| RawJson::of_members(members))
     }
 

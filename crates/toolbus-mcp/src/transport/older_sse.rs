@@ -233,7 +233,7 @@ impl Transport<RoleClient> for SseTransport {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             while let Some(message) = self.batch.next_message() {
-                let text = message.get().as_bytes();
+                let text = message.get().as_bytes().to_vec();
                 if let Received::Message(message) = read_message(&self.sender.client.wire, text) {
                     return Some(message);
                 }

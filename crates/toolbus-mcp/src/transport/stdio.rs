@@ -153,7 +153,9 @@ impl Transport<RoleClient> for StdioTransport {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             while let Some(message) = self.batch.next_message() {
-                if let Received::Message(message) = self.read_message(message.get().as_bytes()) {
+                if let Received::Message(message) =
+                    self.read_message(message.get().as_bytes().to_vec())
+                {
                     return Some(message);
                 }
             }

@@ -136,7 +136,12 @@ async fn get_prompt(set: &ServerPool, name: &str) -> Result<String, CallError> {
 /// A request of an MCP client, whose params and result pass as they were written.
 async fn relay(set: &ServerPool, method: Method, params: Value) -> Result<String, CallError> {
     let context = CallContext::until(Deadline::after(PATIENCE));
-    let lookup = Lookup { server: "h".to_owned(), naming: Naming::Exact, context };
+    let lookup = Lookup {
+        server: "h".to_owned(),
+        naming: Naming::Exact,
+        caller: Caller::default(),
+        context,
+    };
     let result = set.relay_read(lookup, method, RawJson::of(&params)).await?;
     Ok(result.text().to_owned())
 }

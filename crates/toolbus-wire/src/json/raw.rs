@@ -108,6 +108,12 @@ impl RawJson {
         &self.whole[self.range.clone()]
     }
 
+    /// The text as a value of the library's, which is read through for it.
+    #[must_use]
+    pub fn as_raw(&self) -> &RawValue {
+        serde_json::from_str(self.text()).expect("it was read as JSON")
+    }
+
     /// A value that was found in this text. Where it is most of it, the text is shared; else it is
     /// copied, so that what is small keeps nothing large.
     #[must_use]
@@ -252,12 +258,6 @@ impl From<Box<RawValue>> for RawJson {
         let whole = String::from(Box::<str>::from(raw));
         let range = 0..whole.len();
         Self::within(whole, range)
-    }
-}
-
-impl AsRef<RawValue> for RawJson {
-    fn as_ref(&self) -> &RawValue {
-        &self.0
     }
 }
 

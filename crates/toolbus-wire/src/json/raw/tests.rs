@@ -84,7 +84,7 @@ fn several_members_are_replaced_in_one_pass() {
 #[test]
 fn an_object_is_made_of_members() {
     let members = [("a\"", raw("1.50")), ("b", raw("{}"))];
-    let made = RawJson::of_members(members.iter().map(|(name, value)| (name, value.as_ref())));
+    let made = RawJson::of_members(members.iter().map(|(name, value)| (name, value.as_raw())));
     assert_eq!(made.text(), r#"{"a\"":1.50,"b":{}}"#);
     assert_eq!(RawJson::of_members(std::iter::empty::<(&str, _)>()).text(), "{}");
 }
