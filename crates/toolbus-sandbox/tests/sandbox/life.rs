@@ -139,8 +139,9 @@ fn scripts_die_with_the_service() {
         let end = Instant::now() + Duration::from_secs(20);
 
         while processes_with(&mark).is_empty() {
-            // It ends by itself only when there is no sandbox, which other tests report.
-            if service.try_wait().expect("asked").is_some() {
+            // It ends well by itself only when there is no sandbox and none is required.
+            if let Some(status) = service.try_wait().expect("asked") {
+                assert!(status.success(), "the service failed before its script started");
                 return;
             }
             assert!(Instant::now() < end, "the script does not start");
@@ -159,7 +160,8 @@ fn be_killed(mark: &str) {
         let Some(sandbox) = probe(config()).await else { return };
         let source =
             format!("import subprocess\nsubprocess.run(['/bin/sh', '-c', 'sleep 300; : {mark}'])");
-        run_for(&sandbox, &source, Duration::from_secs(60)).await;
+        let outcome = run_for(&sandbox, &source, Duration::from_secs(60)).await;
+        panic!("the script ended before its service: {outcome:?}");
     });
 }
 

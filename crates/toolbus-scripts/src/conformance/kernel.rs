@@ -77,12 +77,18 @@ import resource
 for name in ('CORE', 'NOFILE', 'NPROC', 'FSIZE', 'AS'):
     limit = getattr(resource, 'RLIMIT_' + name)
     soft, hard = resource.getrlimit(limit)
-    attempt('raise ' + name, lambda: resource.setrlimit(limit, (hard + 1, hard + 1)))
-    attempt('lift ' + name, lambda: resource.setrlimit(limit, (-1, -1)))
-attempt('lower the own number', lambda: os.nice(-20))
-attempt('priority in the queue', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
-attempt('spare this process', lambda: put('/proc/self/oom_score_adj', b'-1000'))
-attempt('spare the first process', lambda: put('/proc/1/oom_score_adj', b'1000'))
+    def set_to(value):
+        # Python has an error of its own for this refusal.
+        try: resource.setrlimit(limit, (value, value))
+        except ValueError as error:
+            if 'not allowed' in str(error): raise PermissionError(errno.EPERM, 'refused')
+            raise OSError(errno.EINVAL, str(error))
+    deny('raise ' + name, lambda: set_to(hard + 1))
+    deny('lift ' + name, lambda: set_to(-1))
+deny('lower the own number', lambda: os.nice(-20))
+deny('priority in the queue', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
+deny('spare this process', lambda: put('/proc/self/oom_score_adj', b'-1000'))
+deny('spare the first process', lambda: put('/proc/1/oom_score_adj', b'1000'))
 for group in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/pids.max', '/sys/fs/cgroup/cgroup.procs',
               '/sys/fs/cgroup/memory/memory.limit_in_bytes', '/sys/fs/cgroup/memory/cgroup.procs'):
     attempt(group, lambda: put(group, b'max'))

@@ -88,7 +88,7 @@ def call(number, *arguments):
 for who in (1, child):
     for name, number in calls.items():
         arguments = (16, who) if name == 'ptrace' else (who, 0)
-        attempt(f'{name} of {who}', lambda: call(number, *arguments, 0, 0, 0, 0))
+        deny(f'{name} of {who}', lambda: call(number, *arguments, 0, 0, 0, 0))
 os.kill(child, 9)
 ";
 

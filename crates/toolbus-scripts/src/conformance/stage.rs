@@ -144,7 +144,8 @@ impl Stage {
     }
 
     /// Runs a script that attacks, ends by itself, and tells of every attempt on a line of its own:
-    /// each of them must end with the word `refused`, and there must be so many.
+    /// each of them must end with the word `refused`, and there must be so many. The script has
+    /// [`ATTEMPT`] before it.
     pub(super) async fn attack(&self, attempts: usize, source: &str) {
         let response = self.run(&format!("{ATTEMPT}{source}")).await;
         let said = response.output.clone().unwrap_or_default();
@@ -199,12 +200,21 @@ pub(super) fn assert_ended_for(response: &ScriptInvokeResponse, reasons: &[Scrip
     assert!(reason.is_some_and(|reason| reasons.contains(reason)), "{response:?}");
 }
 
-/// How scripts that attack tell what became of it.
-const ATTEMPT: &str = r"
-import os, sys
+/// How scripts that attack report each attempt. `deny` is for what is there on every runner and must
+/// be forbidden: an attempt that fails for another reason, such as a path that does not exist, proves
+/// nothing and is reported as it failed. `attempt` is for what may also be absent.
+pub(super) const ATTEMPT: &str = r"
+import errno, os, sys
+FORBIDDEN = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EROFS, errno.EAFNOSUPPORT}
+def deny(name, action):
+    try: print(name, 'got', repr(action())[:200])
+    except OSError as error: print(name, 'refused' if error.errno in FORBIDDEN else f'failed: {error!r}')
 def attempt(name, action):
     try: print(name, 'got', repr(action())[:200])
     except (OSError, ValueError): print(name, 'refused')
+def unless_empty(value):
+    if not value: raise PermissionError(errno.EACCES, 'nothing is shown')
+    return value
 def put(path, content):
     file = os.open(path, os.O_WRONLY)
     try: return os.write(file, content)

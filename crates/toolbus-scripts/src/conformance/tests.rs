@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::{env, fs};
 
 use toolbus_wire::message::script::{ScriptFile, ScriptInvokeResponse, ScriptReason};
@@ -67,6 +68,27 @@ fn the_page_of_security_is_true() {
     } else {
         assert!(page == made, "{PAGE} is not what is tested: run with UPDATE_DOCS=1");
     }
+}
+
+/// An attack that fails for a reason of its own has shown nothing.
+#[test]
+fn only_what_is_forbidden_counts_as_denied() {
+    let source = r"
+def call(number):
+    raise OSError(number, 'made up')
+deny('forbidden', lambda: call(errno.EPERM))
+deny('read-only', lambda: call(errno.EROFS))
+deny('mistyped', lambda: open('/nowhere/at/all'))
+deny('no such process', lambda: os.kill(2 ** 22 + 1, 0))
+deny('allowed', lambda: 1)
+";
+    let program = format!("{}{source}", super::stage::ATTEMPT);
+    let output = Command::new("python3").args(["-I", "-c", &program]).output().expect("python3");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let denied: Vec<_> = text.lines().filter(|line| line.ends_with("refused")).collect();
+
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!(denied, ["forbidden refused", "read-only refused"], "{text}");
 }
 
 /// What judges an answer must be able to find it wrong.
