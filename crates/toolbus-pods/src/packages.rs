@@ -183,6 +183,8 @@ impl RunnerInner {
         let limits = protocol::ScriptLimits {
             open_files: OPEN_FILES_MAX,
             file_bytes: self.settings.packages.set_bytes.bytes(),
+            // What a wheel unpacks to, which is trusted with the memory of the pod.
+            inodes: u32::MAX,
             ..runner::limits(&script)
         };
         let PodSignals { detached, .. } = &signals;
@@ -229,6 +231,7 @@ fn install_order(
     json!({
         "key": key,
         "index": index,
+        "pip": packages::RUN_PIP,
         "trusted_host": plain.and_then(Url::host_str),
         "requirements": requirements.iter().collect::<Vec<_>>(),
         "names": names.collect::<Vec<_>>(),

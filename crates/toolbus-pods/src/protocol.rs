@@ -16,7 +16,7 @@ use flate2::Compression;
 use flate2::read::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 use toolbus_scripts::files::File;
-use toolbus_scripts::runner::{Ending, Script, Stream, Usage};
+use toolbus_scripts::runner::{Ending, KernelObject, Script, Stream, Usage};
 
 /// Most bytes of one line: a piece of output in base64, and what stands before it.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -68,6 +68,9 @@ pub(crate) struct ScriptLimits {
     pub(crate) open_files: u32,
     pub(crate) file_bytes: u64,
     pub(crate) address_space_bytes: u64,
+    /// Files and folders, and locks on files, that the script may have at a time.
+    pub(crate) inodes: u32,
+    pub(crate) file_locks: u32,
     /// 1 where there is a folder of packages, else 0.
     pub(crate) packages: u32,
     /// Of files that come back: most of them, most bytes together, longest name, most entries of
@@ -313,6 +316,8 @@ fn parse_end(text: &str) -> Option<ScriptEnd> {
         (Some("timed_out"), ..) => Ending::TimedOut,
         (Some("cancelled"), ..) => Ending::Cancelled,
         (Some("out_of_memory"), ..) => Ending::OutOfMemory,
+        (Some("too_many_files"), ..) => Ending::TooMany(KernelObject::Files),
+        (Some("too_many_file_locks"), ..) => Ending::TooMany(KernelObject::FileLocks),
         (None, Some(signal), None) => Ending::Killed { signal },
         (None, None, Some(code)) => Ending::Exited(code),
         _ => return None,

@@ -47,6 +47,8 @@ const WAITING_MAX: usize = 16;
 /// What one script may use beside its pod's limits: as in the local sandbox.
 const PROCESSES_MAX: u32 = 64;
 const OPEN_FILES_MAX: u32 = 256;
+const INODES_MAX: u32 = 16_384;
+const FILE_LOCKS_MAX: u32 = 4096;
 const FILE_BYTES: u64 = 64 << 20;
 const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
 
@@ -552,6 +554,8 @@ pub(crate) fn limits(script: &Script) -> protocol::ScriptLimits {
         open_files: OPEN_FILES_MAX,
         file_bytes: FILE_BYTES,
         address_space_bytes: ADDRESS_SPACE_BYTES,
+        inodes: INODES_MAX,
+        file_locks: FILE_LOCKS_MAX,
         packages: 0,
         files: FILES_MAX,
         files_bytes: FILES_BYTES_MAX,

@@ -84,6 +84,10 @@ impl Runner for Bare {
         "unsandboxed"
     }
 
+    fn memory_accounting(&self) -> Option<&'static str> {
+        Some("sampled")
+    }
+
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
         Arc::clone(&self.engine).run(script, run).boxed()
     }

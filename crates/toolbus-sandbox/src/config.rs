@@ -46,6 +46,10 @@ pub struct Limits {
     pub open_files: u32,
     /// The largest file that it may write.
     pub file_bytes: u64,
+    /// Files and folders in all places that it may write, together. Counted twenty times a second.
+    pub files: u32,
+    /// Locks on files of all its processes together. Counted four times a second.
+    pub file_locks: u32,
     /// Room in its work folder.
     pub work_bytes: u64,
     /// Room in `/tmp`.
@@ -60,8 +64,9 @@ pub enum MemoryAccounting {
     /// By the kernel, in a control group, where this service may make one; else sampled.
     Automatic,
     /// By looking at the script's processes and files twenty times a second. It overshoots by what
-    /// a script can take in that time, and does not see what belongs to no process, such as data in
-    /// sockets and pipes: that is bounded only by the counts of processes and descriptors.
+    /// a script can take in that time. Shared memory without a file is refused in pieces of more
+    /// than 4 MiB, and each piece counts as that much. Data in pipes is not seen: it is bounded by
+    /// the kernel's limit for a user (`fs.pipe-user-pages-soft`).
     Sampled,
 }
 
@@ -71,7 +76,9 @@ pub struct PackagesConfig {
     /// Where installed sets are kept, one folder for each; `None` refuses all packages. It is made
     /// for its owner alone.
     pub directory: Option<PathBuf>,
-    /// What all sets may take up together, in bytes; the longest unused go first.
+    /// What all sets may take up together, in bytes; the longest unused go first. While those in
+    /// use take up all of it nothing is installed, so it is exceeded by `max_concurrent` sets at the
+    /// most.
     pub cache_bytes: u64,
     /// What one set may take up, in bytes.
     pub set_bytes: u64,
@@ -108,6 +115,8 @@ impl Default for Limits {
             processes: 64,
             open_files: 256,
             file_bytes: 64 << 20,
+            files: 16_384,
+            file_locks: 4096,
             work_bytes: 64 << 20,
             tmp_bytes: 64 << 20,
             shm_bytes: 16 << 20,

@@ -21,6 +21,7 @@ use toolbus_scripts::runner::{Error, Outcome, Run, Script};
 use crate::cgroup::{CgroupHierarchy, ControlGroup};
 use crate::config::Config;
 use crate::interpreter::Interpreter;
+use crate::kernel_objects::KernelObjectWatch;
 use crate::launch::{LaunchSpec, LaunchedProgram, Launcher};
 use crate::memory_limit::{MemoryGuard, MemorySampler};
 use crate::nonce;
@@ -168,6 +169,10 @@ impl ScriptEngine {
             cancelled: run.cancelled,
             live: run.live,
             guard,
+            objects: KernelObjectWatch::new(
+                self.deps.launcher.subject(first),
+                &self.deps.config.limits,
+            ),
         };
 
         supervise(launched, order).await

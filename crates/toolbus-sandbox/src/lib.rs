@@ -23,6 +23,7 @@ mod config;
 mod engine;
 mod init;
 mod interpreter;
+mod kernel_objects;
 mod launch;
 mod memory_limit;
 mod nonce;

@@ -181,6 +181,7 @@ impl PackageInstaller {
         };
 
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
+        self.make_room().await?;
         let staging = self.create_install_folder().map_err(failed)?;
 
         self.run_installer(&staging.path, requirements, limit, cancelled).await?;
@@ -210,6 +211,24 @@ impl PackageInstaller {
         });
 
         published.await.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)
+    }
+
+    /// Refuses an installation for which the cache has no room: sets in use are never evicted, so
+    /// without this the limit would hold only when nothing is used.
+    async fn make_room(&self) -> Result<(), Error> {
+        let cache = Arc::clone(&self.cache);
+        let made = tokio::task::spawn_blocking(move || cache.make_room()).await;
+        let has_room = made
+            .map_err(|error| Error::Failed(error.to_string()))?
+            .map_err(|error| Error::Failed(format!("packages: {error}")))?;
+
+        if !has_room {
+            let limit = self.config.packages.cache_bytes;
+            return Err(Error::Packages(format!(
+                "packages that scripts use at this moment take up all of the {limit} bytes for them"
+            )));
+        }
+        Ok(())
     }
 
     /// A folder to install into, which the installer's user may write.

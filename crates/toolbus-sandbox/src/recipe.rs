@@ -97,6 +97,9 @@ fn common_options(limits: &Limits) -> BwrapOptions {
 
     options
         .push([&"--proc", &"/proc", &"--dev", &"/dev"])
+        // Zeros to read from a device that cannot be mapped: a shared mapping of the usual one is
+        // memory that its length does not show.
+        .push([&"--dev-bind", &"/dev/full", &"/dev/zero"])
         .tmpfs(limits.shm_bytes, "/dev/shm")
         .push([&"--remount-ro", &"/dev"])
         .tmpfs(limits.tmp_bytes, "/tmp");

@@ -14,6 +14,7 @@ use crate::engine::{EngineDeps, ScriptEngine};
 use crate::init;
 use crate::interpreter::Interpreter;
 use crate::launch::{Isolation, Launcher};
+use crate::memory_limit::SHARED_MAPPING_BYTES_MAX;
 use crate::packages::{InstallerEnv, InstallerSettings, PackageCache, PackageInstaller};
 use crate::probe::{self, Unavailable};
 use crate::recipe::{self, HostTree};
@@ -48,8 +49,13 @@ impl Sandbox {
         let isolation = Isolation::Bubblewrap { bwrap: c_string(&bwrap)?, become_id };
         let launcher = Arc::new(Launcher::new(spawner, isolation)?);
 
-        let filter = |network| {
-            let program = seccomp::filter_program(network).map_err(std::io::Error::other)?;
+        let hierarchy = match config.memory_accounting {
+            MemoryAccounting::Automatic => CgroupHierarchy::find_writable(&config.limits),
+            MemoryAccounting::Sampled => None,
+        };
+        let filter = |network, shared_bytes_max| {
+            let program = seccomp::filter_program(network, shared_bytes_max)
+                .map_err(std::io::Error::other)?;
             init::sealed_file(c"toolbus-filter", &program)
         };
 
@@ -65,20 +71,17 @@ impl Sandbox {
                         &plan.staged_trees(&plan.installers, become_id),
                         &config.limits,
                     ),
-                    filter: Some(filter(Network::Allowed)?),
+                    filter: Some(filter(Network::Allowed, Some(SHARED_MAPPING_BYTES_MAX))?),
                     source: plan.bind_source(cache.directory(), become_id),
                 };
                 Some(PackageInstaller::new(cache, &config, with))
             }
         };
 
-        let hierarchy = match config.memory_accounting {
-            MemoryAccounting::Automatic => CgroupHierarchy::find_writable(&config.limits),
-            MemoryAccounting::Sampled => None,
-        };
-
         let base = recipe::script_base(&scripts, &config.limits);
-        let filter = Some(filter(Network::Denied)?);
+        // The kernel's account has all of a piece, whatever shows of it.
+        let shared_bytes_max = hierarchy.is_none().then_some(SHARED_MAPPING_BYTES_MAX);
+        let filter = Some(filter(Network::Denied, shared_bytes_max)?);
         let deps = EngineDeps { config, launcher, interpreter, base, filter, packages, hierarchy };
         let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)) };
 
@@ -101,6 +104,10 @@ impl Sandbox {
 impl Runner for Sandbox {
     fn name(&self) -> &'static str {
         "bubblewrap"
+    }
+
+    fn memory_accounting(&self) -> Option<&'static str> {
+        Some(Self::memory_accounting(self))
     }
 
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {

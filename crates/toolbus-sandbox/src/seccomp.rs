@@ -27,9 +27,14 @@ pub(crate) enum Network {
 
 /// Calls that fail as if this kernel did not have them. `clone3` takes its flags by pointer, where
 /// no filter can look; the C library falls back to `clone`. The others hold memory that belongs to
-/// no process and no file system that is measured.
+/// no process and no file system that is measured, or use up what all users of the machine share:
+/// requests of asynchronous I/O and instances of inotify.
 const ABSENT: &[libc::c_long] = &[
     libc::SYS_clone3,
+    libc::SYS_io_setup,
+    libc::SYS_inotify_init1,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
     libc::SYS_memfd_create,
     libc::SYS_memfd_secret,
     libc::SYS_shmget,
@@ -81,6 +86,11 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_kcmp,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
+    // Signals whose sender can be made up.
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    // Memory that a pipe holds, and no process shows.
+    libc::SYS_vmsplice,
     // Parts of the kernel that scripts have no business with.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
@@ -132,10 +142,28 @@ const FAMILIES_OF_SCRIPTS: &[libc::c_int] = &[libc::AF_UNIX];
 const FAMILIES_OF_INSTALLERS: &[libc::c_int] =
     &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// The filter as the bytes that bubblewrap reads: an array of `struct sock_filter`.
-pub(crate) fn filter_program(network: Network) -> Result<Vec<u8>, seccompiler::BackendError> {
+/// Commands of `fcntl` for locks of open files, which have no owner, so that nobody can count whose
+/// they are.
+const UNOWNED_LOCKS: [libc::c_int; 2] = [libc::F_OFD_SETLK, libc::F_OFD_SETLKW];
+/// Of a mapping that is shared and has no file; either kind of sharing has the first bit.
+const SHARED_WITHOUT_FILE: u64 = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64;
+
+/// The filter as the bytes that bubblewrap reads: an array of `struct sock_filter`. Larger pieces
+/// of shared memory without a file than `shared_bytes_max` are refused.
+pub(crate) fn filter_program(
+    network: Network,
+    shared_bytes_max: Option<u64>,
+) -> Result<Vec<u8>, seccompiler::BackendError> {
+    let mut rules = filter_rules(network)?;
+    if let Some(max) = shared_bytes_max {
+        let kind = SeccompCmpOp::MaskedEq(SHARED_WITHOUT_FILE);
+        let is_shared = argument_condition(3, kind, SHARED_WITHOUT_FILE)?;
+        let is_large = long_condition(1, SeccompCmpOp::Gt, max)?;
+        rules.insert(libc::SYS_mmap, vec![new_rule(vec![is_shared, is_large])?]);
+    }
+
     let filter = SeccompFilter::new(
-        filter_rules(network)?,
+        rules,
         SeccompAction::Allow,
         SeccompAction::Errno(libc::EPERM.unsigned_abs()),
         target_architecture(),
@@ -157,6 +185,25 @@ fn filter_rules(
             .map(|flag| {
                 let flag = u64::from(flag.unsigned_abs());
                 new_rule(vec![argument_condition(0, SeccompCmpOp::MaskedEq(flag), flag)?])
+            })
+            .collect::<Result<_, _>>()?,
+    );
+
+    // Of other processes, the first among them. Zero is the calling one.
+    let of_others = argument_condition(0, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![new_rule(vec![of_others])?]);
+
+    // With a sender that is made up, as above.
+    let information = long_condition(2, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_pidfd_send_signal, vec![new_rule(vec![information])?]);
+
+    rules.insert(
+        libc::SYS_fcntl,
+        UNOWNED_LOCKS
+            .iter()
+            .map(|command| {
+                let command = u64::from(command.unsigned_abs());
+                new_rule(vec![argument_condition(1, SeccompCmpOp::Eq, command)?])
             })
             .collect::<Result<_, _>>()?,
     );
@@ -194,6 +241,15 @@ fn argument_condition(
     value: u64,
 ) -> Result<SeccompCondition, seccompiler::BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}
+
+/// The kernel looks at the whole of these arguments: pointers and lengths.
+fn long_condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value)
 }
 
 /// What the filter library has no words for: numbers of the x32 interface, which reach the same

@@ -15,10 +15,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{self, Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::files::{Collector, Produced};
-use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
+use toolbus_scripts::runner::{Ending, Error, KernelObject, LiveOutput, Outcome, Usage};
 
 use crate::capture::OutputCapture;
 use crate::init::{InitReport, ReportReader};
+use crate::kernel_objects::KernelObjectWatch;
 use crate::launch::{LaunchedProgram, ScriptProcesses};
 use crate::memory_limit::{MemoryGuard, SAMPLE_INTERVAL};
 use crate::process::WaitStatus;
@@ -41,6 +42,7 @@ pub(crate) struct RunOrder {
     pub(crate) cancelled: CancellationToken,
     pub(crate) live: Option<LiveOutput>,
     pub(crate) guard: MemoryGuard,
+    pub(crate) objects: KernelObjectWatch,
 }
 
 /// Why supervision stopped waiting.
@@ -50,6 +52,7 @@ enum StopReason {
     TimedOut,
     Cancelled,
     OutOfMemory,
+    TooMany(KernelObject),
     /// The sandbox ended before it reported the script's end.
     SandboxLost(WaitStatus),
     /// The first process sent a report that it must not send.
@@ -65,6 +68,7 @@ pub(crate) async fn supervise(
     let mut watch = ScriptWatch {
         capture: OutputCapture::new(stdout, stderr, order.live),
         guard: Some(order.guard),
+        objects: Some(order.objects),
         started: None,
         work_folder_path: order.work_folder,
         work_folder: None,
@@ -115,6 +119,7 @@ pub(crate) async fn supervise(
         StopReason::TimedOut => Ending::TimedOut,
         StopReason::Cancelled => Ending::Cancelled,
         StopReason::OutOfMemory => Ending::OutOfMemory,
+        StopReason::TooMany(object) => Ending::TooMany(object),
     };
 
     let usage = Some(Usage { cpu: used.cpu, memory_peak: peak.max(used.memory_largest) });
@@ -157,8 +162,9 @@ struct RunLimits {
 
 struct ScriptWatch {
     capture: OutputCapture,
-    /// Taken while a blocking thread samples memory.
+    /// Both are taken while a blocking thread looks.
     guard: Option<MemoryGuard>,
+    objects: Option<KernelObjectWatch>,
     started: Option<Instant>,
     /// Path of the work folder, and the folder held open from the script's start on.
     work_folder_path: Option<PathBuf>,
@@ -196,8 +202,10 @@ impl ScriptWatch {
                 },
                 () = limits.cancelled.cancelled() => return StopReason::Cancelled,
                 () = time::sleep_until(deadline) => return StopReason::TimedOut,
-                _ = ticks.tick() => if self.started.is_some() && self.check_memory().await {
-                    return StopReason::OutOfMemory;
+                _ = ticks.tick() => if self.started.is_some()
+                    && let Some(reason) = self.check_limits().await
+                {
+                    return reason;
                 },
                 writer = &mut send, if self.request_writer.is_none() => self.request_writer = Some(writer),
                 () = self.capture.pump_output(), if self.capture.is_open() => {}
@@ -241,21 +249,25 @@ impl ScriptWatch {
         {}
     }
 
-    async fn check_memory(&mut self) -> bool {
-        let Some(mut guard) = self.guard.take() else { return false };
+    /// Looks whether the script holds more than it may.
+    async fn check_limits(&mut self) -> Option<StopReason> {
+        let (mut guard, mut objects) = (self.guard.take()?, self.objects.take()?);
 
         let looked = tokio::task::spawn_blocking(move || {
             let exceeded = guard.check_exceeded();
-            (guard, exceeded)
+            let too_many = objects.find_exceeded();
+            (guard, objects, exceeded, too_many)
         });
-        match looked.await {
-            Ok((guard, exceeded)) => {
-                self.guard = Some(guard);
-                exceeded
-            }
-            // Without accounting there is no bound, so treat it as exceeded.
-            Err(_) => true,
-        }
+
+        // Without accounting there is no bound, so treat it as exceeded.
+        let Ok((guard, objects, exceeded, too_many)) = looked.await else {
+            return Some(StopReason::OutOfMemory);
+        };
+        self.guard = Some(guard);
+        self.objects = Some(objects);
+
+        let out_of_memory = exceeded.then_some(StopReason::OutOfMemory);
+        out_of_memory.or(too_many.map(StopReason::TooMany))
     }
 }
 
@@ -280,6 +292,7 @@ async fn start_error(
         StopReason::Cancelled => return Error::Cancelled,
         StopReason::TimedOut => format!("it did not start within {limit:.1?}"),
         StopReason::OutOfMemory => "out of memory before the script started".to_owned(),
+        StopReason::TooMany(object) => format!("too many {object} before the script started"),
         StopReason::InvalidReport(what) => what.clone(),
         StopReason::ScriptEnded(status) | StopReason::SandboxLost(status) => {
             match (status.exit_code(), status.signal()) {

@@ -187,6 +187,9 @@ macro_rules! conformance_tests {
                 memory_of_a_child_alone_ends_the_script,
                 memory_in_files_is_bounded,
                 memory_in_sockets_is_bounded,
+                memory_that_no_process_shows_is_bounded,
+                memory_of_mappings_is_bounded,
+                locks_without_number_are_bounded,
                 a_decompression_bomb_is_bounded,
                 endless_recursion_ends,
                 a_busy_loop_ends_at_its_time,
@@ -201,6 +204,7 @@ macro_rules! conformance_tests {
                 a_grandchild_that_holds_the_output_does_not_extend_a_run,
                 killing_everything_kills_only_the_script,
                 the_parent_cannot_be_killed,
+                the_first_process_cannot_be_hindered,
                 other_processes_cannot_be_traced,
             }
             kernel {

@@ -168,6 +168,10 @@ impl Runner for FairRunner {
         self.runner.name()
     }
 
+    fn memory_accounting(&self) -> Option<&'static str> {
+        self.runner.memory_accounting()
+    }
+
     fn adopts(&self) -> bool {
         self.runner.adopts()
     }

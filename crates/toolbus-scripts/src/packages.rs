@@ -12,6 +12,10 @@ use crate::runner::{Ending, Error, Outcome};
 
 pub use requirement::Requirements;
 
+/// The program that runs pip, for `python3 -I -c` and pip's arguments. It takes away the right to
+/// start programs first, without which pip builds nothing: of packages only wheels can be installed.
+pub const RUN_PIP: &str = include_str!("packages/run_pip.py");
+
 /// How much of the installer's output an error quotes, in bytes.
 const INSTALLER_OUTPUT_BYTES_MAX: usize = 2 << 10;
 
@@ -28,6 +32,7 @@ pub fn check_installed(outcome: &Outcome, limit: Duration) -> Result<(), Error> 
         Ending::Exited(code) => format!("exit {code}"),
         Ending::Killed { signal } => format!("killed by signal {signal}"),
         Ending::OutOfMemory => "out of memory".to_owned(),
+        Ending::TooMany(object) => format!("too many {object}"),
     };
 
     let said = last_bytes(outcome.output.text.trim());

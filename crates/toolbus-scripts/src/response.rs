@@ -54,6 +54,13 @@ pub(crate) fn outcome_response(
             response.signal = Some(SIGKILL);
             response.reason = Some(ScriptReason::OutOfMemory);
         }
+        Ending::TooMany(object) => {
+            response.exit_code = SIGNAL_EXIT_CODE + SIGKILL;
+            response.signal = Some(SIGKILL);
+            // It is memory that ran out, of a kind that a caller would not look for.
+            response.stderr = Some(format!("Script killed: too many {object}"));
+            response.reason = Some(ScriptReason::OutOfMemory);
+        }
         Ending::TimedOut => {
             response.exit_code = EXIT_CODE_UNKNOWN;
             response.stderr = Some(timeout_text(timeout));

@@ -1,5 +1,6 @@
 //! The runner port: the trait [`Runner`], the script and context that it takes, and its outcome.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,8 +190,29 @@ pub enum Ending {
     /// It was killed for exceeding its memory limit: all of its processes, even when the kernel
     /// took only one, so that no process waits for the answer of a dead child.
     OutOfMemory,
+    /// It was killed for holding too much of something that the kernel keeps memory for, and that
+    /// memory limits do not count on every machine.
+    TooMany(KernelObject),
     /// It was killed because its call was cancelled.
     Cancelled,
+}
+
+/// What the kernel keeps memory for on behalf of a script, and a runner counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelObject {
+    /// Files and folders in the places that it may write.
+    Files,
+    /// Locks on files.
+    FileLocks,
+}
+
+impl fmt::Display for KernelObject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Files => "files",
+            Self::FileLocks => "file locks",
+        })
+    }
 }
 
 /// Resource usage of a script: CPU time and peak memory.
@@ -252,6 +274,12 @@ pub enum Error {
 pub trait Runner: Send + Sync + 'static {
     /// A short name for logs and metrics, such as `bubblewrap`.
     fn name(&self) -> &'static str;
+
+    /// How the memory of scripts is bounded, for `/status`: `control group` or `sampled`. `None`
+    /// where others see to it, such as a cluster.
+    fn memory_accounting(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Whether the runner can adopt the script of a call that a lost runner had started. Where it
     /// cannot, the outcome of such a call is unknown.

@@ -238,7 +238,10 @@ fn result_of_response(response: ScriptInvokeResponse, seconds: u64) -> Result<Ou
 fn output_notes(response: &ScriptInvokeResponse) -> String {
     let refused = response.files_refused.as_deref().map(files::refusal_notes).unwrap_or_default();
     let ending = match (&response.reason, response.signal) {
-        (Some(ScriptReason::OutOfMemory), _) => "\n[out of memory]".to_owned(),
+        (Some(ScriptReason::OutOfMemory), _) => match response.stderr.as_deref() {
+            Some(why) => format!("\n[{why}]"),
+            None => "\n[out of memory]".to_owned(),
+        },
         (Some(ScriptReason::OutputTruncated), _) => "\n[output truncated]".to_owned(),
         (Some(ScriptReason::Killed), Some(signal)) => format!("\n[killed by signal {signal}]"),
         _ => String::new(),

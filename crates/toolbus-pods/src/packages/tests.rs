@@ -74,3 +74,57 @@ fn a_policy_without_an_index_opens_nothing_but_names() {
     let none = serde_json::to_value(egress_policy(&nothing)).expect("JSON");
     assert_eq!(none["spec"]["egress"].as_array().map(Vec::len), Some(1));
 }
+
+/// Runs code with the functions of `install.py`, in a folder of its own that has sets of these sizes
+/// which were used a moment ago; returns what it wrote, errors included.
+fn with_installer(sets: &[(&str, u32)], code: &str) -> String {
+    let folder = std::env::temp_dir().join(format!("toolbus-packages-{}", uuid::Uuid::new_v4()));
+    for (key, bytes) in sets {
+        let set = folder.join(key);
+        std::fs::create_dir_all(&set).expect("a folder");
+        std::fs::write(set.join(".size"), bytes.to_string()).expect("written");
+    }
+
+    let text = PROGRAM.replace("\"/packages\"", &format!("{:?}", folder.display().to_string()));
+    let functions = text.trim_end().strip_suffix("main()").expect("it ends so");
+    let order = json!({"key": "k", "cache_bytes": 100, "kept_seconds": 60});
+    let output = std::process::Command::new("python3")
+        .args(["-I", "-c", &format!("{functions}{code}")])
+        .env("ROCKBOT_INPUT", order.to_string())
+        .output()
+        .expect("python3");
+
+    std::fs::remove_dir_all(&folder).expect("removed");
+    [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
+}
+
+#[test]
+fn nothing_is_installed_while_sets_in_use_take_up_all_the_room() {
+    let code = "check_room()\nprint('room')";
+    assert_eq!(with_installer(&[("a", 60), ("b", 39)], code), "room\n");
+    let full = with_installer(&[("a", 60), ("b", 40)], code);
+    assert!(full.contains("take up all of the 100 bytes"), "{full}");
+
+    // Unused ones go instead.
+    let old = "for entry in os.scandir(SETS): os.utime(entry.path, (0, 0))\n";
+    let code = format!("{old}{code}\nprint(len(os.listdir(SETS)))");
+    assert_eq!(with_installer(&[("a", 60), ("b", 60), ("c", 60)], &code), "room\n1\n");
+}
+
+/// Another packages pod removes what this one has just listed.
+#[test]
+fn what_others_remove_meanwhile_is_no_failure() {
+    let code = r"
+scan, rename = os.scandir, os.rename
+def others_are_faster(path):
+    os.scandir = scan
+    entries = list(scan(path))
+    for entry in entries: os.utime(entry.path, (0, 0))
+    shutil.rmtree(os.path.join(SETS, 'gone'))
+    return entries
+def is_gone(*_): raise FileNotFoundError
+os.scandir, os.rename = others_are_faster, is_gone
+print(make_room())
+";
+    assert_eq!(with_installer(&[("gone", 60), ("a", 60), ("b", 60)], code), "60\n");
+}

@@ -57,6 +57,9 @@ fn every_way_to_end_is_understood_and_a_strange_one_is_not() {
     check("\"cause\": \"timed_out\"", Some(Ending::TimedOut));
     check("\"cause\": \"cancelled\"", Some(Ending::Cancelled));
     check("\"cause\": \"out_of_memory\"", Some(Ending::OutOfMemory));
+    let too_many = |object| Some(Ending::TooMany(object));
+    check("\"cause\": \"too_many_files\"", too_many(KernelObject::Files));
+    check("\"cause\": \"too_many_file_locks\"", too_many(KernelObject::FileLocks));
     check("\"cause\": \"tired\"", None);
     check("\"code\": null", None);
 }
@@ -109,6 +112,8 @@ fn requests_are_read_as_they_were_meant() {
         open_files: 4,
         file_bytes: 5,
         address_space_bytes: 6,
+        inodes: 11,
+        file_locks: 12,
         packages: 1,
         files: 7,
         files_bytes: 8,
@@ -129,8 +134,8 @@ fn requests_are_read_as_they_were_meant() {
     assert_eq!(head[..4], [b'L', 0, 0, 0]);
     let mut lines: Vec<&[u8]> = rest[..length].split_inclusive(|byte| *byte == b'\n').collect();
     lines.sort_unstable();
-    let expected: &[u8] = b"address_space_bytes 6\nentries 10\nfile_bytes 5\nfiles 7\nfiles_bytes 8\n\
-                            name_bytes 9\nopen_files 4\noutput_bytes 2\npackages 1\nprocesses 3\ntimeout_ms 1\n";
+    let expected: &[u8] = b"address_space_bytes 6\nentries 10\nfile_bytes 5\nfile_locks 12\nfiles 7\nfiles_bytes 8\n\
+                            inodes 11\nname_bytes 9\nopen_files 4\noutput_bytes 2\npackages 1\nprocesses 3\ntimeout_ms 1\n";
     assert_eq!(lines.concat(), expected);
     let expected: &[u8] = b"S\0\0\0\x02\xc3\xa9I\0\0\0\0F\0\0\0\x05\xc3\xbc\0\0xG\0\0\0\0";
     assert_eq!(&rest[length..], expected);

@@ -10,6 +10,8 @@ def deny_calls(network):
     absent = {
         "clone3": (435, 435), "memfd_create": (319, 279), "memfd_secret": (447, 447),
         "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
+        # What all pods of a node share.
+        "io_setup": (206, 0), "inotify_init1": (294, 26), "inotify_init": (253, None),
     }
     refused = {
         # Namespaces, mounts, the system itself.
@@ -26,6 +28,10 @@ def deny_calls(network):
         "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
         "process_madvise": (440, 440), "pidfd_getfd": (438, 438), "kcmp": (312, 272),
         "move_pages": (279, 239), "migrate_pages": (256, 238),
+        # Signals whose sender can be made up.
+        "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
+        # Memory that a pipe holds, and no process shows.
+        "vmsplice": (278, 75),
         # Parts of the kernel that scripts have no business with.
         "bpf": (321, 280), "perf_event_open": (298, 241), "io_uring_setup": (425, 425),
         "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "userfaultfd": (323, 282),
@@ -35,15 +41,17 @@ def deny_calls(network):
         "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
         "ustat": (136, None), "sysfs": (139, None),
     }
+    prlimit, pidfd_send_signal = (302, 261), (424, 424)
     clone, ioctl, sockets = (56, 220), (16, 29), [(41, 198), (53, 199)]
     namespaces = 0x7E020080  # every flag of clone that makes a namespace
     terminal_injection = [0x5412, 0x541C]
+    fcntl, unowned_locks = (72, 25), [37, 38]  # F_OFD_SETLK, which nobody can count, and F_OFD_SETLKW
     architectures = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
     column, architecture = architectures[os.uname().machine]
 
     LOAD, RETURN, EQUAL, AT_LEAST, ANY_BIT = 0x20, 0x06, 0x15, 0x35, 0x45
     ALLOW, KILL, NOT_PERMITTED, NO_SUCH_CALL = 0x7FFF0000, 0x80000000, 0x50001, 0x50026
-    NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24
+    NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 24, 32
     program = []
 
     def step(code, value, when=0, otherwise=0):
@@ -70,12 +78,27 @@ def deny_calls(network):
     step(ANY_BIT, namespaces, 0, 1)
     step(RETURN, NOT_PERMITTED)
     step(RETURN, ALLOW)
-    step(EQUAL, ioctl[column], 0, 5)
-    step(LOAD, SECOND_ARGUMENT)
-    step(EQUAL, terminal_injection[0], 1)
-    step(EQUAL, terminal_injection[1], 0, 1)
+    # Limits of another process, the first among them.
+    step(EQUAL, prlimit[column], 0, 4)
+    step(LOAD, FIRST_ARGUMENT)
+    step(EQUAL, 0, 1)
     step(RETURN, NOT_PERMITTED)
     step(RETURN, ALLOW)
+    # Information about the sender that is made up: a pointer, of which either half counts.
+    step(EQUAL, pidfd_send_signal[column], 0, 6)
+    step(LOAD, THIRD_ARGUMENT)
+    step(EQUAL, 0, 0, 2)
+    step(LOAD, THIRD_ARGUMENT + 4)
+    step(EQUAL, 0, 1)
+    step(RETURN, NOT_PERMITTED)
+    step(RETURN, ALLOW)
+    for numbers, one, other in (ioctl, *terminal_injection), (fcntl, *unowned_locks):
+        step(EQUAL, numbers[column], 0, 5)
+        step(LOAD, SECOND_ARGUMENT)
+        step(EQUAL, one, 1)
+        step(EQUAL, other, 0, 1)
+        step(RETURN, NOT_PERMITTED)
+        step(RETURN, ALLOW)
     # Local ones (AF_UNIX); where there is a network those of the internet, too, and AF_NETLINK, which
     # resolvers ask for the machine's addresses.
     families = (1, 2, 10, 16) if network else (1,)

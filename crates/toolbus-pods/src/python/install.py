@@ -48,7 +48,7 @@ def check_size(staging):
 def run_pip(staging, tree, scratch):
     environment = dict(os.environ, HOME=scratch, TMPDIR=scratch, PIP_CONFIG_FILE=os.devnull,
                        PIP_INDEX_URL=order["index"])
-    command = [sys.executable, "-I", "-m", "pip", "install", "--target", tree, "--only-binary", ":all:",
+    command = [sys.executable, "-I", "-c", order["pip"], "install", "--target", tree, "--only-binary", ":all:",
                "--no-cache-dir", "--no-input", "--quiet", "--disable-pip-version-check",
                "--no-warn-script-location", "--retries", "1", "--timeout", "15"]
     if order["trusted_host"]:
@@ -100,36 +100,59 @@ def install():
             os.rename(tree, target)
         except OSError:
             # Somebody else had it in the meantime.
-            if not os.path.exists(os.path.join(target, SIZE)):
+            if not is_set(target):
                 raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def is_set(path):
+    return os.path.exists(os.path.join(path, SIZE))
+
+
 def make_room():
+    """Removes what was unused for longest, where there is too much; returns what is left. Others do the
+    same at the same time, so whatever is listed may be gone when it is looked at."""
     sets = []
     now = time.time()
     for entry in os.scandir(SETS):
-        used = entry.stat(follow_symlinks=False).st_mtime
-        if entry.name.startswith(HALF_MADE) and used < now - HALF_MADE_SECONDS:
-            shutil.rmtree(entry.path, ignore_errors=True)
         try:
+            used = entry.stat(follow_symlinks=False).st_mtime
+            if entry.name.startswith(HALF_MADE):
+                if used < now - HALF_MADE_SECONDS:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                continue
             with open(os.path.join(entry.path, SIZE)) as file:
                 sets.append((used, int(file.read()), entry.path))
         except (OSError, ValueError):
-            pass  # not a set
+            pass  # not a set, or not any more
     total = sum(taken for _, taken, _ in sets)
     for used, taken, path in sorted(sets):
         if total <= order["cache_bytes"] or used > now - order["kept_seconds"]:
             break
         trash = tempfile.mkdtemp(prefix=HALF_MADE, dir=SETS)
-        os.rename(path, os.path.join(trash, "set"))
+        try:
+            os.rename(path, os.path.join(trash, "set"))
+        except FileNotFoundError:
+            pass  # somebody else removes it
         shutil.rmtree(trash, ignore_errors=True)
         total -= taken
+    return total
 
 
-os.umask(0o002)
-if not os.path.exists(os.path.join(target, SIZE)):
-    install()
-    make_room()
-os.utime(target)
+def check_room():
+    if make_room() >= order["cache_bytes"]:
+        sys.exit("packages that were used a short while ago take up all of the %d bytes for them"
+                 % order["cache_bytes"])
+
+
+def main():
+    os.umask(0o002)
+    if not is_set(target):
+        check_room()
+        install()
+        make_room()
+    os.utime(target)
+
+
+main()

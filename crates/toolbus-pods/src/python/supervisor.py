@@ -43,8 +43,10 @@ def supervise():
     LULL = 0.015            # seconds between that and this process's end, which is work for a node
     DRAIN = 0.2             # seconds in which output may come after the script's end
     HOLD = 0.005            # seconds that output waits for more of it, or for the end
-    # Seconds between two looks whether the kernel killed for memory.
+    # Seconds between two looks whether the kernel killed for memory, and what the script holds.
     LOOK = 0.05
+    # Every how many looks locks are counted: the kernel stops all locking on the node for it.
+    LOCKS_LOOKS = 5
     libc = ctypes.CDLL(None, use_errno=True)
 
     def dumpable(value):
@@ -121,6 +123,7 @@ def supervise():
         kills_before = 0
         # When it is looked next whether memory ran out.
         look = None
+        looks = 0
         hold = 0.0              # until when what is pending waits for more
         leave = None            # when this process ends
 
@@ -279,10 +282,12 @@ def supervise():
                 information = os.read(signals, 128)
             except BlockingIOError:
                 break
-            number, _, _, sender = struct.unpack_from("=IiiI", information)
+            number, _, code, sender = struct.unpack_from("=IiiI", information)
             # From inside the pod it is the script's; from outside, where the sender has no number
-            # here, the pod is to end. With this process, all others do.
-            if number == signal.SIGTERM and sender == 0:
+            # here, the pod is to end. With this process, all others do. Only `kill` (SI_USER) says
+            # who the sender is: signals of files (F_SETSIG) have no number there either, and those
+            # that are queued have what the script writes.
+            if number == signal.SIGTERM and code == 0 and sender == 0:
                 flush()
                 os._exit(143)
         try:
@@ -325,14 +330,36 @@ def supervise():
         state.ended = time.monotonic()
         state.leave = state.ended + LINGER
 
-    # The kernel may have killed one process of the script alone. The others would wait for it, or go on
-    # without what it was to give them; where it kills all of them they cannot.
-    def is_out_of_memory():
+    # Why the script is to be stopped. The kernel may have killed one process of it alone: the others
+    # would wait for it, or go on without what it was to give them; where it kills all of them they
+    # cannot. Locks are charged to nobody, and files hardly.
+    def find_exceeded():
         now = time.monotonic()
         if now < state.look:
-            return False
+            return None
         state.look = now + LOOK
-        return out_of_memory_kills() > state.kills_before
+        if out_of_memory_kills() > state.kills_before:
+            return "out_of_memory"
+        place = os.fstatvfs(work)
+        if place.f_files - place.f_ffree > state.settings["inodes"]:
+            return "too_many_files"
+        state.looks += 1
+        if state.looks % LOCKS_LOOKS == 0 and count_locks() > state.settings["file_locks"]:
+            return "too_many_file_locks"
+        return None
+
+    # Those of this namespace; the ones of open files (OFDLCK) have no owner and show in every one.
+    def count_locks():
+        count = 0
+        try:
+            with open("/proc/locks") as file:
+                for line in file:
+                    count += "OFDLCK" not in line
+                    if count > state.settings["file_locks"]:
+                        break
+        except OSError:
+            pass  # not every runtime's kernel has it
+        return count
 
     def next_deadline():
         if state.leave is not None:
@@ -387,8 +414,9 @@ def supervise():
             if not streams or state.cause or time.monotonic() >= drained:
                 finish()
         runs = state.started is not None and state.status is None
-        if runs and is_out_of_memory():
-            stop("out_of_memory")
+        exceeded = find_exceeded() if runs else None
+        if exceeded:
+            stop(exceeded)
             continue
         deadline = next_deadline()
         if deadline is not None and time.monotonic() >= deadline:

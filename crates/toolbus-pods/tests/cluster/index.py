@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import sys
 import tarfile
 import time
@@ -15,15 +16,16 @@ import zipfile
 
 VOLUME = "/volume"
 WHEELS = "/wheels"
+ADDRESS = socket.gethostbyname(socket.gethostname()) + ":8080"
 asked = collections.Counter()
 os.chmod(VOLUME, 0o777)
 
 
-def wheel(name, files):
+def wheel(name, files, requires=""):
     package = name.replace("-", "_")
     info = package + "-1.0.dist-info"
     files = dict(files)
-    files[info + "/METADATA"] = "Metadata-Version: 2.1\nName: %s\nVersion: 1.0\n" % name
+    files[info + "/METADATA"] = "Metadata-Version: 2.1\nName: %s\nVersion: 1.0\n" % name + requires
     files[info + "/WHEEL"] = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files[info + "/RECORD"] = "".join(path + ",,\n" for path in [*files, info + "/RECORD"])
     body = io.BytesIO()
@@ -37,9 +39,13 @@ def source_distribution(name):
     body = io.BytesIO()
     with tarfile.open(fileobj=body, mode="w:gz") as archive:
         setup = b"open('/packages/built', 'w')\nfrom setuptools import setup\nsetup(name='x', version='1.0')"
-        member = tarfile.TarInfo(name + "-1.0/setup.py")
-        member.size = len(setup)
-        archive.addfile(member, io.BytesIO(setup))
+        # One that needs nothing to be installed before it is built.
+        project = b"[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        backend = b"raise SystemExit('the source was built')\n"
+        for path, content in ("setup.py", setup), ("pyproject.toml", project), ("backend.py", backend):
+            member = tarfile.TarInfo(name + "-1.0/" + path)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
     return name + "-1.0.tar.gz", body.getvalue()
 
 
@@ -47,6 +53,8 @@ packages = dict([
     ("toolbus-good", wheel("toolbus-good", {"toolbus_good.py": "value = 'from a wheel'\n"})),
     ("toolbus-other", wheel("toolbus-other", {"toolbus_other.py": "value = 'another'\n"})),
     ("toolbus-sdist", source_distribution("toolbus-sdist")),
+    ("toolbus-lure", wheel("toolbus-lure", {"lure.py": ""}, "Requires-Dist: toolbus-sdist @ http://%s/files/%s\n"
+                           % (ADDRESS, "toolbus-sdist-1.0.tar.gz"))),
     ("toolbus-hostile", wheel("toolbus-hostile", {"../../../packages/escaped": "x", "h.py": ""})),
     ("toolbus-huge", wheel("toolbus-huge", {"huge.bin": b"\0" * (128 << 20)})),
 ])

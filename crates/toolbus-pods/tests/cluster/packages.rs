@@ -195,6 +195,11 @@ async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
         };
     check("toolbus-missing", &["pip install failed (exit 1)", "404", "toolbus-missing"]).await;
     check("toolbus-sdist", &["No matching distribution found for toolbus-sdist"]).await;
+    // A wheel that requires a source by its address, which pip fetches and would build.
+    let lured = run(&runner, "print(1)", &["toolbus-lure"]).await;
+    let Err(Error::Packages(text)) = &lured else { panic!("{lured:?}") };
+    assert!(text.contains("pip install failed") && !text.contains("was built"), "{text}");
+    assert_eq!(stage.asked().await.get("toolbus-sdist-1.0.tar.gz"), Some(&1), "{text}");
     check("toolbus-hostile", &["pip install failed", "outside the target directory"]).await;
     check("toolbus-huge", &["pip install failed"]).await;
     check("toolbus-busy", &["429"]).await;

@@ -6,7 +6,7 @@
 //! not at all. The lock file's time of change says when the set was last used.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ impl PackageCache {
         }
 
         let tree = self.directory.join(key);
-        if !self.is_current(key, &lock) || !tree.is_dir() {
+        if !self.is_current(key, &lock) || !is_real_folder(&tree) {
             return Ok(None);
         }
 
@@ -119,14 +119,33 @@ impl PackageCache {
     }
 
     /// Publishes `tree`, below the staging folder, as the set under `key`. The caller holds the
-    /// claim.
+    /// claim, and nothing runs any more that could change the tree. What an installer left in it is
+    /// not trusted: links are neither published nor written through.
     pub(crate) fn publish(&self, key: &str, tree: &Path) -> io::Result<()> {
-        fs::write(tree.join(SIZE), disk_usage(tree)?.to_string())?;
+        if !is_real_folder(tree) {
+            return Err(io::Error::other("the installer left something else than a folder"));
+        }
+
+        let bytes = disk_usage(tree)?;
+        let mut size = OpenOptions::new().write(true).create_new(true).open(tree.join(SIZE))?;
+        size.write_all(bytes.to_string().as_bytes())?;
+
         fs::rename(tree, self.directory.join(key))
+    }
+
+    /// Evicts sets that are not in use where there are too many; `false` when there is no room for
+    /// another, because those in use take up all of it.
+    pub(crate) fn make_room(&self) -> io::Result<bool> {
+        Ok(self.evict_down_to(self.bytes_max)? < self.bytes_max)
     }
 
     /// Evicts the least recently used sets until the rest fits. Sets in use stay.
     pub(crate) fn evict_unused(&self) -> io::Result<()> {
+        self.evict_down_to(self.bytes_max).map(drop)
+    }
+
+    /// The same with a limit; returns how many bytes are left.
+    fn evict_down_to(&self, bytes_max: u64) -> io::Result<u64> {
         let mut sets = Vec::new();
 
         for (name, path) in self.list_entries()? {
@@ -144,7 +163,7 @@ impl PackageCache {
         sets.sort();
 
         for (_, key, bytes) in sets {
-            if total <= self.bytes_max {
+            if total <= bytes_max {
                 break;
             }
             if let Some(claim) = self.try_claim(&key)? {
@@ -154,7 +173,7 @@ impl PackageCache {
             }
         }
 
-        Ok(())
+        Ok(total)
     }
 
     /// Removes a set. It is renamed first, so that no reader finds half of it.
@@ -210,6 +229,11 @@ impl Drop for StagingFolder {
         // What cannot be removed now is removed when the cache is opened the next time.
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Whether there is a folder of this name, and not a link to one.
+fn is_real_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
 /// Changes the owner of a folder and everything in it to this user and the group of the same id.

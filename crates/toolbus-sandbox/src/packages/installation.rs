@@ -11,6 +11,7 @@ use toolbus_scripts::runner::Error;
 
 use super::{InstallDeadline, PackageInstaller, cache, installer};
 use crate::config::Limits;
+use crate::kernel_objects::KernelObjectWatch;
 use crate::launch::{LaunchSpec, LaunchedProgram};
 use crate::memory_limit::{MemoryGuard, MemorySampler};
 use crate::recipe::{self, BwrapOptions, HostTree};
@@ -70,6 +71,7 @@ impl PackageInstaller {
             start_timeout: self.config.start_timeout,
             cancelled: too_large.clone(),
             live: None,
+            objects: KernelObjectWatch::new(subject.clone(), &limits),
             guard: MemoryGuard::Sampled(MemorySampler::new(subject, limits.memory_bytes)),
         };
 

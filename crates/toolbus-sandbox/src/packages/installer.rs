@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use toolbus_scripts::packages::RUN_PIP;
+
 use crate::interpreter::Interpreter;
 use crate::recipe::{HostTree, WORK};
 
@@ -143,7 +145,7 @@ impl InstallerSettings {
             }
 
             InstallerProgram::Pip => {
-                let fixed = [&python, "-I", "-m", "pip", "install", "--target", &target];
+                let fixed = [&python, "-I", "-c", RUN_PIP, "install", "--target", &target];
                 let flags = ["--only-binary", ":all:", "--no-cache-dir", "--no-input", "--quiet"];
                 let silent = ["--disable-pip-version-check", "--no-warn-script-location"];
                 fixed.into_iter().chain(flags).chain(silent).map(str::to_owned).collect()

@@ -51,7 +51,7 @@ const ABSENT_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 #[test]
 fn calls_are_sorted_as_listed() {
     for network in [Network::Denied, Network::Allowed] {
-        let program = filter_program(network).expect("a program");
+        let program = filter_program(network, None).expect("a program");
         assert!(program.len() / 8 < 4096, "longer than the kernel takes");
 
         let judge = |number: libc::c_long, first: u64, second: u64| {
@@ -81,6 +81,20 @@ fn calls_are_sorted_as_listed() {
         assert_eq!(judge(libc::SYS_ioctl, 0, libc::TIOCSTI | 1 << 40), REFUSED_CALL);
         assert_eq!(judge(libc::SYS_ioctl, 0, libc::TIOCGWINSZ), ALLOWED);
 
+        let lock = |command: libc::c_int| judge(libc::SYS_fcntl, 3, command as u64);
+        assert_eq!(UNOWNED_LOCKS.map(lock), [REFUSED_CALL; 2]);
+        assert_eq!([libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_GETLK].map(lock), [ALLOWED; 3]);
+
+        // Of the calling process, and of another.
+        let limits = |id| judge(libc::SYS_prlimit64, id, 0);
+        assert_eq!((limits(0), limits(1)), (ALLOWED, REFUSED_CALL));
+
+        for (information, answer) in [(0, ALLOWED), (1, REFUSED_CALL), (1 << 40, REFUSED_CALL)] {
+            let number = u32::try_from(libc::SYS_pidfd_send_signal).expect("small");
+            let arguments = [3, 15, information, 0, 0, 0];
+            assert_eq!(verdict(&program, number, arguments), answer, "{information:#x}");
+        }
+
         let socket = |family: libc::c_int| judge(libc::SYS_socket, family as u64, 1);
         let internet = if network == Network::Allowed { ALLOWED } else { REFUSED_CALL };
         assert_eq!((socket(libc::AF_UNIX), socket(libc::AF_INET)), (ALLOWED, internet));
@@ -90,10 +104,32 @@ fn calls_are_sorted_as_listed() {
     }
 }
 
+#[test]
+fn large_pieces_of_shared_memory_can_be_refused() {
+    const MAX: u64 = 4 << 20;
+    let map = |max: Option<u64>, length: u64, flags: libc::c_int| {
+        let program = filter_program(Network::Denied, max).expect("a program");
+        let number = u32::try_from(libc::SYS_mmap).expect("small");
+        verdict(&program, number, [0, length, 3, flags as u64, u64::MAX, 0])
+    };
+
+    let shared = [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE];
+    for flags in shared.map(|kind| kind | libc::MAP_ANONYMOUS) {
+        assert_eq!(map(Some(MAX), MAX, flags), ALLOWED);
+        assert_eq!(map(Some(MAX), MAX + 1, flags), REFUSED_CALL);
+        assert_eq!(map(Some(MAX), 1 << 40, flags | libc::MAP_POPULATE), REFUSED_CALL);
+        assert_eq!(map(None, 1 << 40, flags), ALLOWED);
+    }
+
+    for flags in [libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, libc::MAP_SHARED] {
+        assert_eq!(map(Some(MAX), 1 << 40, flags), ALLOWED);
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_x32_interface_is_refused() {
-    let program = filter_program(Network::Denied).expect("a program");
+    let program = filter_program(Network::Denied, None).expect("a program");
     for number in [0x4000_0000, 0x4000_0000 + 41, u32::MAX, 512, 520, 547] {
         assert_eq!(verdict(&program, number, [0; 6]), REFUSED_CALL, "{number:#x}");
     }
@@ -131,18 +167,25 @@ ctypes.CDLL = lambda *_, **__: Libc()
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let theirs = output.stdout;
-    let ours = filter_program(same).expect("a program");
+    let ours = filter_program(same, None).expect("a program");
     let first = NAMESPACE_FLAGS.map(|flag| flag.unsigned_abs().into());
     let first = first.into_iter().chain(0..64).chain([17, 0x003d_0f00, u64::MAX, 1 << 40]);
     let second = TERMINAL_INJECTION.into_iter().chain([0, libc::TIOCGWINSZ, u64::MAX]);
-    let arguments: Vec<_> =
-        first.flat_map(|one| second.clone().map(move |two| [one, two])).collect();
+    let second = second.chain(libc::F_OFD_GETLK as u64 - 1..=libc::F_OFD_SETLKW as u64 + 1);
+    let third = [1, 1 << 40];
+
+    // No rule looks at two arguments together.
+    let arguments: Vec<_> = first
+        .map(|one| [one, 0, 0])
+        .chain(second.map(|two| [0, two, 0]))
+        .chain(third.map(|three| [0, 0, three]))
+        .collect();
 
     for number in (0..600).chain([0x4000_0000, 0x4000_0029, 0x4000_0208, u32::MAX]) {
-        for [one, two] in &arguments {
-            let call = [*one, *two, 0, 0, 0, 0];
+        for [one, two, three] in &arguments {
+            let call = [*one, *two, *three, 0, 0, 0];
             let answers = (verdict(&theirs, number, call), verdict(&ours, number, call));
-            assert_eq!(answers.0, answers.1, "call {number}, {one:#x}, {two:#x}, {network}");
+            assert_eq!(answers.0, answers.1, "call {number}, {call:#x?}, {network}");
         }
     }
 }

@@ -141,8 +141,11 @@ fn wheels_only_and_the_settings_of_the_operator() {
     if std::env::var_os("TOOLBUS_TEST_WHEELS").is_none() {
         let wheels = tempfile::tempdir().expect("a folder");
         let mark = wheels.path().join("built");
-        wheel(wheels.path(), "good", "value = 'from a wheel'\n");
+        wheel(wheels.path(), "good", "value = 'from a wheel'\n", "");
         source_distribution(wheels.path(), &mark);
+        let source = wheels.path().join("toolbus-evil-1.0.tar.gz");
+        let requires = format!("Requires-Dist: toolbus-evil @ file://{}\n", source.display());
+        wheel(wheels.path(), "lure", "", &requires);
         let own = std::env::current_exe().expect("this program");
         let mut command = Command::new(own);
         command.args(["--exact", NAME, "--nocapture"]).env("TOOLBUS_TEST_WHEELS", "1");
@@ -174,13 +177,21 @@ fn wheels_only_and_the_settings_of_the_operator() {
         let evil = run(&sandbox, "print(1)", &["toolbus-evil"]).await;
         assert!(matches!(&evil, Err(Error::Packages(_))), "{evil:?}");
 
+        // A wheel that requires a source by its address. Nothing of it is run to build it.
+        let lured = run(&sandbox, "print(1)", &["toolbus-lure"]).await;
+        let Err(Error::Packages(text)) = &lured else { panic!("{lured:?}") };
+        assert!(text.contains("pip install failed") && !text.contains(BUILT), "{text}");
+
         assert_eq!(sets(cache.path()).len(), 1);
     });
 }
 
-fn wheel(folder: &Path, name: &str, module: &str) {
+/// What the source distribution says when it is built.
+const BUILT: &str = "the source was built";
+
+fn wheel(folder: &Path, name: &str, module: &str, requires: &str) {
     let info = format!("toolbus_{name}-1.0.dist-info");
-    let metadata = format!("Metadata-Version: 2.1\nName: toolbus-{name}\nVersion: 1.0\n");
+    let metadata = format!("Metadata-Version: 2.1\nName: toolbus-{name}\nVersion: 1.0\n{requires}");
     let tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
     let record =
         format!("toolbus_{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n");
@@ -217,6 +228,12 @@ fn source_distribution(folder: &Path, mark: &Path) {
         mark.to_string()
     )
     .expect("written");
+
+    // Without anything that has to be installed before it is built.
+    let project =
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n";
+    fs::write(inner.join("pyproject.toml"), project).expect("written");
+    fs::write(inner.join("backend.py"), format!("raise SystemExit({BUILT:?})\n")).expect("written");
 
     pack(folder, &unpacked, "toolbus-evil-1.0.tar.gz", "gztar");
 }

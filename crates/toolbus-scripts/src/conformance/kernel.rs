@@ -26,18 +26,20 @@ numbers = dict(bpf=321, perf_event_open=298, keyctl=250, add_key=248, request_ke
     init_module=175, finit_module=313, delete_module=176, kexec_load=246, reboot=169, swapon=167, acct=163, syslog=103,
     fanotify_init=300, personality=135, memfd_create=319, memfd_secret=447, shmget=29, msgget=68, semget=64, mq_open=240,
     iopl=172, ioperm=173, modify_ldt=154, sethostname=170, settimeofday=164, clock_settime=227, adjtimex=159,
-    quotactl=179, vhangup=153, x32_getpid=0x40000000 + 39, x32_legacy=520) if intel else dict(bpf=280,
+    quotactl=179, vhangup=153, rt_sigqueueinfo=129, rt_tgsigqueueinfo=297, vmsplice=278, io_setup=206,
+    inotify_init=253, inotify_init1=294, x32_getpid=0x40000000 + 39, x32_legacy=520) if intel else dict(bpf=280,
     perf_event_open=241, keyctl=219, add_key=217, request_key=218, userfaultfd=282, io_uring_setup=425,
     io_uring_enter=426, io_uring_register=427, open_by_handle_at=265, name_to_handle_at=264, init_module=105,
     finit_module=273, delete_module=106, kexec_load=104, reboot=142, swapon=224, acct=89, syslog=116, fanotify_init=262,
     personality=92, memfd_create=279, memfd_secret=447, shmget=194, msgget=186, semget=190, mq_open=180,
-    sethostname=161, settimeofday=170, clock_settime=112, adjtimex=171, quotactl=60, vhangup=58)
+    sethostname=161, settimeofday=170, clock_settime=112, adjtimex=171, quotactl=60, vhangup=58,
+    rt_sigqueueinfo=138, rt_tgsigqueueinfo=240, vmsplice=75, io_setup=0, inotify_init1=26)
 for name, number in numbers.items(): call(name, number, 0x10000000, 0, 0, 0, 0)
 # With rubbish in the upper half that the kernel ignores.
 for request in (0x5412, 0x541C): call('type into a terminal', 16 if intel else 29, 0, request | 1 << 40, b'x')
 ";
 
-    stage.attack(34, &format!("{CALL}{source}")).await;
+    stage.attack(39, &format!("{CALL}{source}")).await;
 }
 
 pub(super) async fn no_namespace_can_be_made(stage: Stage) {

@@ -185,7 +185,7 @@ pub(super) async fn threads_processes_and_files_are_there(stage: Stage) {
     stage.check(pool, "2500\n", 0).await;
 
     // As numerical libraries do: a large reservation of which some is used.
-    let memory = "import mmap\nlarge = mmap.mmap(-1, 2 << 30)\nlarge[:4] = b'used'\n\
+    let memory = "import mmap\nlarge = mmap.mmap(-1, 2 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nlarge[:4] = b'used'\n\
                   data = bytearray(150 << 20)\nprint(large[:4], len(data))";
     stage.check(memory, "b'used' 157286400\n", 0).await;
 

@@ -72,6 +72,39 @@ pub(super) async fn the_parent_cannot_be_killed(stage: Stage) {
     stage.check(source, "1\n", 7).await;
 }
 
+/// What watches a script from inside must go on as it began: with the limits that it has, and not
+/// ended by a signal that looks as if it came from outside.
+pub(super) async fn the_first_process_cannot_be_hindered(stage: Stage) {
+    let source = r"
+import ctypes, fcntl, platform, resource, signal, struct, time
+for name in ('NOFILE', 'CPU', 'AS', 'FSIZE', 'NPROC', 'STACK', 'SIGPENDING'):
+    for value in (0, 5):
+        deny(f'{name} of {value}', lambda: resource.prlimit(1, getattr(resource, 'RLIMIT_' + name), (value, value)))
+libc = ctypes.CDLL(None, use_errno=True)
+queue, to_thread = (129, 297) if platform.machine() == 'x86_64' else (138, 240)
+def send(number, *arguments):
+    if libc.syscall(number, *arguments) < 0: raise OSError(ctypes.get_errno(), 'refused')
+# With what only the kernel says of a sender outside of this namespace: no number.
+def information(what): return struct.pack('iiiiII104x', what, 0, -1, 0, 0, os.getuid())
+first = os.pidfd_open(1)
+for what in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
+    deny(f'queue {what!r}', lambda: send(queue, 1, int(what), information(what)))
+    deny(f'queue {what!r} for a thread', lambda: send(to_thread, 1, 1, int(what), information(what)))
+    deny(f'queue {what!r} by a descriptor', lambda: send(424, first, int(what), information(what), 0))
+# The kernel itself sends this one, and names no sender.
+reading, writing = os.pipe()
+fcntl.fcntl(reading, fcntl.F_SETOWN, 1)
+fcntl.fcntl(reading, fcntl.F_SETSIG, signal.SIGTERM)
+fcntl.fcntl(reading, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+os.write(writing, b'x')
+signal.pidfd_send_signal(first, 0)
+time.sleep(0.5)
+print('the end of the first process', 'refused' if os.getppid() == 1 else 'reached')
+";
+
+    stage.attack(24, source).await;
+}
+
 /// Of the kernel's ways into another process, on the first process and on the script's own child.
 pub(super) async fn other_processes_cannot_be_traced(stage: Stage) {
     let source = r"

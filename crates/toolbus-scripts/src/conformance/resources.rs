@@ -120,6 +120,64 @@ time.sleep(20)
     run_memory_bomb(&stage, source).await;
 }
 
+/// Shared memory stays as large as it was made while one page of it is mapped, and only that page
+/// shows. Anonymous, and by the device that stands for it; in pieces as large as can be had.
+pub(super) async fn memory_that_no_process_shows_is_bounded(stage: Stage) {
+    let source = r"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+def hide(size, flags, file):
+    start = libc.mmap(None, size, 3, flags, file, 0)
+    if start == 2 ** 64 - 1: return 0
+    ctypes.memset(start, 1, size)
+    assert not libc.munmap(start + 4096, size - 4096)
+    return size
+device = os.open('/dev/zero', os.O_RDWR)
+held = 0
+for flags, file in (FLAGS):
+    for size in (64 << 20, 4 << 20, 1 << 20):
+        while held < 1536 << 20 and (hidden := hide(size, flags, file)): held += hidden
+print(held)
+";
+
+    run_memory_bomb(&stage, &source.replace("FLAGS", "(0x21, -1), (0x01, device)")).await;
+    run_memory_bomb(&stage, &source.replace("FLAGS", "(0x01, device), (0x21, -1)")).await;
+}
+
+/// The kernel's records of mappings, in every process.
+pub(super) async fn memory_of_mappings_is_bounded(stage: Stage) {
+    let source = r"
+import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+start = libc.mmap(None, ctypes.c_size_t(240 << 20), 3, 0x22, -1, 0)
+for page in range(0, 60000, 2): libc.mprotect(start + page * 4096, 4096, 1)
+for _ in range(50):
+    if not os.fork(): time.sleep(50)
+time.sleep(50)
+";
+    run_memory_bomb(&stage, source).await;
+}
+
+/// Of what the kernel charges to nobody. From the end on, so that none has to be searched for.
+pub(super) async fn locks_without_number_are_bounded(stage: Stage) {
+    let source = r"
+import fcntl
+with open('locked', 'wb') as file:
+    for number in range(1 << 22, 0, -2): fcntl.lockf(file, fcntl.LOCK_EX, 1, number)
+print('two million')
+";
+    let response = stage.run_for(source, 30).await;
+    assert_ended_for(&response, &[ScriptReason::OutOfMemory]);
+    assert_eq!(response.stderr.as_deref(), Some("Script killed: too many file locks"));
+    let unowned = "deny('lock of an open file', lambda: fcntl.fcntl(open('a', 'wb'), fcntl.F_OFD_SETLK,                    struct.pack('hhlli4x', fcntl.F_WRLCK, 0, 0, 0, 0)))";
+    stage.attack(1, &format!("import fcntl, struct\n{unowned}")).await;
+}
+
 pub(super) async fn a_decompression_bomb_is_bounded(stage: Stage) {
     // A full flush leaves the compressor where it began, so one megabyte is good for all.
     let source = "import zlib\npacked = zlib.compressobj(9, wbits=-15)\n\

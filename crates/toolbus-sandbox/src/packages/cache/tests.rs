@@ -98,3 +98,43 @@ fn what_a_dead_process_left_is_removed() {
     assert!(staging.path.exists(), "somebody is at work there");
     assert!(!abandoned.exists() && again.directory().join("kept").exists());
 }
+
+#[test]
+fn there_is_no_room_while_sets_in_use_take_it_up() {
+    let (_folder, cache) = cache(150 * KIBIBYTES);
+    install(&cache, "one", 100, 30);
+    assert!(cache.make_room().expect("no error"));
+    install(&cache, "two", 100, 20);
+    let used = ["one", "two"].map(|key| cache.try_hold(key).expect("no error").expect("a set"));
+
+    assert!(!cache.make_room().expect("no error"));
+    assert!(used.iter().all(|set| set.tree.is_dir()), "sets in use stay");
+    drop(used);
+    assert!(cache.make_room().expect("no error"));
+}
+
+/// An installer that was taken over can leave anything in its folder.
+#[test]
+fn links_that_an_installer_left_are_neither_published_nor_followed() {
+    let (folder, cache) = cache(u64::MAX);
+    let outside = folder.path().join("outside");
+    fs::create_dir(&outside).expect("made");
+    fs::write(outside.join("file"), "kept").expect("written");
+
+    let staging = cache.create_staging().expect("a folder");
+    let tree = staging.path.join("tree");
+    std::os::unix::fs::symlink(&outside, &tree).expect("a link");
+    assert!(cache.publish("linked", &tree).is_err());
+    assert!(cache.try_hold("linked").expect("no error").is_none());
+
+    fs::remove_file(&tree).expect("removed");
+    fs::create_dir(&tree).expect("made");
+    std::os::unix::fs::symlink(outside.join("file"), tree.join(SIZE)).expect("a link");
+    assert!(cache.publish("written", &tree).is_err());
+    assert_eq!(fs::read_to_string(outside.join("file")).expect("a file"), "kept");
+    assert_eq!(fs::read_dir(&outside).expect("a folder").count(), 1);
+
+    // As somebody would have it who has got that far.
+    std::os::unix::fs::symlink(&outside, cache.directory().join("planted")).expect("a link");
+    assert!(cache.try_hold("planted").expect("no error").is_none());
+}
