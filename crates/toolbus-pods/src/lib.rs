@@ -25,6 +25,7 @@ mod namespace;
 mod output_files;
 mod owner_lease;
 mod packages;
+mod placement;
 mod pod_lifecycle;
 mod pod_spec;
 mod pod_startup;

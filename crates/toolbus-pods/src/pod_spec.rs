@@ -38,6 +38,9 @@ const CALL_ID_CHARS_MAX: usize = 1024;
 /// User ids begin here, far above those that systems give to people and services.
 const USER_ID_FIRST: u32 = 1_000_000_000;
 const USER_IDS: u32 = 1_000_000_000;
+/// In a user namespace of its own a pod has ids below 65536 alone, and its processes are counted in
+/// that namespace. Left out are root's and 65534, which stands for everybody who has no id there.
+const NAMESPACED_USER_IDS: u32 = 65_533;
 /// The group of all pods, so that what one of them writes to a volume is another's to remove.
 pub(crate) const GROUP_ID: i64 = 65534;
 /// What is added to all other times before the cluster itself ends a pod: it must never come first.
@@ -181,7 +184,8 @@ fn pod_metadata(identity: &PodIdentity) -> serde_json::Value {
             "app.kubernetes.io/managed-by": "toolbus-scripts-manager",
             MANAGER: identity.manager,
         },
-        "annotations": {NONCE: identity.nonce},
+        // What a script prints is for its caller: collectors of logs that know this leave it out.
+        "annotations": {NONCE: identity.nonce, "fluentbit.io/exclude": "true"},
     });
 
     if let Some((key, call_id)) = &identity.call {
@@ -214,7 +218,7 @@ pub(crate) fn describe_pod(
             "hostname": "sandbox",
             "securityContext": {
                 "runAsNonRoot": true,
-                "runAsUser": user_id(&identity.name),
+                "runAsUser": user_id(&identity.name, settings.user_namespaces),
                 "runAsGroup": GROUP_ID,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
@@ -258,13 +262,15 @@ pub(crate) fn describe_pod(
         pod["spec"]["hostUsers"] = json!(false);
     }
 
-    serde_json::from_value(pod).expect("the template is a pod")
+    let mut pod: Pod = serde_json::from_value(pod).expect("the template is a pod");
+    settings.placement.apply(pod.spec.get_or_insert_default());
+    pod
 }
 
-fn user_id(name: &str) -> u32 {
+fn user_id(name: &str, namespaced: bool) -> u32 {
     let digest = Sha256::digest(name.as_bytes());
     let number = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-    USER_ID_FIRST + number % USER_IDS
+    if namespaced { 1 + number % NAMESPACED_USER_IDS } else { USER_ID_FIRST + number % USER_IDS }
 }
 
 #[cfg(test)]

@@ -27,12 +27,10 @@ const FAST_ATTACH_TIMEOUT: Duration = Duration::from_secs(2);
 const SCHEDULE_TIMEOUT: Duration = Duration::from_millis(150);
 /// After this without an answer the first process is asked again.
 const HELLO_INTERVAL: Duration = Duration::from_millis(250);
-/// How long no node may take a pod. Another script may end meanwhile and make room.
-const UNSCHEDULABLE_GRACE: Duration = Duration::from_secs(3);
-/// How long a volume may be missing after the node first said so. The node tries again every ten to
-/// fifteen seconds, and often succeeds: the volume was still on its way from another node, or the
-/// cluster had not yet granted this one to read its claim.
-const VOLUME_GRACE: Duration = Duration::from_secs(30);
+/// How long a volume or the pod's sandbox may be missing after the node first said so. The node
+/// tries again every few seconds, and often succeeds: the volume was still on its way from another
+/// node, or the network plugin had no address free for a moment.
+const START_DELAY_GRACE: Duration = Duration::from_secs(30);
 const COMPLAINT_BYTES_MAX: usize = 2 << 10;
 
 /// A pod whose first process answers, with the streams to it.
@@ -50,7 +48,18 @@ pub(crate) struct PodStartup<'a> {
     pub(crate) nonce: &'a str,
     /// When it must answer.
     pub(crate) by: Instant,
+    /// How long no node may take it.
+    pub(crate) unscheduled: Duration,
     pub(crate) cancelled: &'a CancellationToken,
+}
+
+/// How long what may pass is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StartGraces {
+    /// A volume or a sandbox that is missing.
+    pub(crate) delay: Duration,
+    /// No node that takes the pod: another script may end and make room, or a node be added.
+    pub(crate) unscheduled: Duration,
 }
 
 /// What is known of a pod that does not answer yet.
@@ -94,7 +103,7 @@ impl PodStartup<'_> {
         let failure = tokio::select! {
             ready = answers => return Ok(ready),
             () = self.cancelled.cancelled() => return Err(Error::Cancelled),
-            error = wait_for_failure(follower, VOLUME_GRACE) => Some(error),
+            error = wait_for_failure(follower, self.graces()) => Some(error),
             () = sleep_until(self.by) => None,
         };
 
@@ -106,6 +115,10 @@ impl PodStartup<'_> {
             Error::Failed(text) if !said.is_empty() => Error::Failed(format!("{text}: {said}")),
             failure => failure,
         })
+    }
+
+    fn graces(&self) -> StartGraces {
+        StartGraces { delay: START_DELAY_GRACE, unscheduled: self.unscheduled }
     }
 
     /// Tries once to attach; `None` when it has to be tried again.
@@ -153,7 +166,7 @@ fn startup_timeout(observed: &ObservedPod, after: Duration, signs: &StartupSigns
         return no_room(reason);
     }
 
-    if let Some(reason) = &observed.volume_delay {
+    if let Some(reason) = &observed.start_delay {
         return cannot_start(reason);
     }
 
@@ -175,8 +188,8 @@ fn cannot_start(reason: &str) -> Error {
     Error::Failed(format!("the pod cannot start: {reason}"))
 }
 
-/// Waits until it is certain that the pod will not start. `volumes` is how long one may be missing.
-pub(crate) async fn wait_for_failure(follower: &mut PodFollower, volumes: Duration) -> Error {
+/// Waits until it is certain that the pod will not start.
+pub(crate) async fn wait_for_failure(follower: &mut PodFollower, graces: StartGraces) -> Error {
     let observed = &mut follower.observed;
     let is_final = |observed: &ObservedPod| {
         observed.start_failure.is_some() || observed.container_end.is_some() || observed.deleted
@@ -201,15 +214,18 @@ pub(crate) async fn wait_for_failure(follower: &mut PodFollower, volumes: Durati
             return Error::Failed("the pod was deleted before the script started".to_owned());
         }
 
-        let changed = match (seen.volume_delay, seen.unschedulable) {
+        let changed = match (seen.start_delay, seen.unschedulable) {
             (None, None) => observed.changed().await,
-            (Some(reason), _) => match timeout(volumes, observed.wait_for(is_final)).await {
-                Ok(changed) => changed.map(drop),
-                Err(_) => return cannot_start(&reason),
-            },
+            (Some(reason), _) => {
+                let over = observed.wait_for(|seen| seen.start_delay.is_none() || is_final(seen));
+                match timeout(graces.delay, over).await {
+                    Ok(changed) => changed.map(drop),
+                    Err(_) => return cannot_start(&reason),
+                }
+            }
             (None, Some(reason)) => {
                 let better = observed.wait_for(|observed| observed.scheduled || is_final(observed));
-                match timeout(UNSCHEDULABLE_GRACE, better).await {
+                match timeout(graces.unscheduled, better).await {
                     Ok(changed) => changed.map(drop),
                     Err(_) => return no_room(&reason),
                 }

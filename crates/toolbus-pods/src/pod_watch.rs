@@ -5,7 +5,7 @@
 //! Invariants: at most two watches however many scripts run; a watch that breaks is restarted
 //! with a growing delay, and meanwhile nothing is known, which no run may rely on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub(crate) struct ObservedPod {
     pub(crate) scheduled: bool,
     /// Why no node takes it.
     pub(crate) unschedulable: Option<String>,
-    /// What it still waits for, as the node last said: a volume.
-    pub(crate) volume_delay: Option<String>,
+    /// What it still waits for, as the node last said: a volume, or its sandbox.
+    pub(crate) start_delay: Option<String>,
     /// Why it cannot start.
     pub(crate) start_failure: Option<String>,
     /// Its container ended, or all of it did.
@@ -84,13 +84,17 @@ impl PodWatch {
         );
         let mut pods = pin!(pods.default_backoff());
         let mut events = pin!(events.default_backoff().applied_objects());
+        let mut listed = HashSet::new();
 
         loop {
             // Each arm only waits for the next item of a stream that lives outside of the loop.
             tokio::select! {
                 () = cancelled.cancelled() => return,
                 event = pods.next() => match event {
-                    Some(Ok(event)) => self.apply_pod(event),
+                    Some(Ok(event)) => {
+                        self.track_listing(&event, &mut listed);
+                        self.apply_pod(event);
+                    }
                     Some(Err(error)) => log_watch_error("pods", &error),
                     None => return,
                 },
@@ -118,6 +122,29 @@ impl PodWatch {
         }
     }
 
+    /// Follows what a new listing leaves out: pods that were seen before and are not in it were
+    /// deleted while nobody watched, and nobody will say so.
+    fn track_listing(&self, event: &watcher::Event<Pod>, listed: &mut HashSet<String>) {
+        match event {
+            watcher::Event::Init => listed.clear(),
+            watcher::Event::InitApply(pod) => {
+                listed.insert(pod.name_any());
+            }
+            watcher::Event::InitDone => {
+                for (name, sender) in self.followed.lock().iter() {
+                    sender.send_if_modified(|observed| {
+                        let is_gone = observed.version.is_some() && !listed.contains(name);
+                        let is_news = is_gone && !observed.deleted;
+                        observed.deleted |= is_gone;
+                        is_news
+                    });
+                }
+                listed.clear();
+            }
+            watcher::Event::Apply(_) | watcher::Event::Delete(_) => {}
+        }
+    }
+
     fn apply_warning(&self, event: &Event) {
         // The sandbox of a pod is made before its containers, and its volumes before that; why they
         // cannot be is said in events alone.
@@ -125,12 +152,10 @@ impl PodWatch {
         let Some(name) = &event.involved_object.name else { return };
         let message = event.message.as_deref().unwrap_or_default();
         let complaint = || Some(format!("{reason}: {message}"));
-        self.update_pod(name, |observed| match reason {
-            "FailedCreatePodSandBox" => {
-                observed.start_failure = observed.start_failure.take().or_else(complaint)
+        self.update_pod(name, |observed| {
+            if matches!(reason, "FailedCreatePodSandBox" | "FailedMount" | "FailedAttachVolume") {
+                observed.start_delay = complaint();
             }
-            "FailedMount" | "FailedAttachVolume" => observed.volume_delay = complaint(),
-            _ => {}
         });
     }
 
@@ -154,7 +179,13 @@ impl PodFollower {
 
 impl Drop for PodFollower {
     fn drop(&mut self) {
-        self.followed.lock().remove(&self.name);
+        let mut followed = self.followed.lock();
+        // Somebody else may follow a pod of this name by now.
+        let is_own =
+            |sender: &watch::Sender<ObservedPod>| self.observed.same_channel(&sender.subscribe());
+        if followed.get(&self.name).is_some_and(is_own) {
+            followed.remove(&self.name);
+        }
     }
 }
 
@@ -173,6 +204,14 @@ fn observe_pod(observed: &mut ObservedPod, pod: &Pod) {
             && condition.status == "False"
             && condition.reason.as_deref() == Some("Unschedulable")
     });
+
+    // The sandbox and all volumes are there after all.
+    let is_made = status.conditions.iter().flatten().any(|condition| {
+        condition.type_ == "PodReadyToStartContainers" && condition.status == "True"
+    });
+    if is_made {
+        observed.start_delay = None;
+    }
 
     observed.unschedulable =
         condition.map(|condition| condition.message.clone().unwrap_or_default());
@@ -211,7 +250,6 @@ fn failure_reason(container: &ContainerStatus) -> Option<String> {
             | "InvalidImageName"
             | "ImageInspectError"
             | "CreateContainerConfigError"
-            | "CreateContainerError"
             | "RunContainerError"
     );
 

@@ -21,6 +21,7 @@ use toolbus_scripts::runner::Error;
 
 use crate::pod_lifecycle::{OwnedPod, PodCreation, PodSignals};
 use crate::pod_spec::{PodIdentity, describe_pod};
+use crate::pod_startup::StartGraces;
 use crate::pod_watch::ContainerEnd;
 use crate::requests::with_retry;
 use crate::runner::{KubernetesRunner, RunnerInner};
@@ -165,8 +166,8 @@ fn describe_probe(mut pod: Pod) -> Pod {
 
 /// Waits until the probe pod has ended by itself.
 async fn wait_for_end(pod: &mut OwnedPod, limit: Duration) -> Result<ContainerEnd, Error> {
-    // It mounts nothing that could be missing.
-    let over = timeout(limit, pod_startup::wait_for_failure(&mut pod.follower, limit)).await;
+    let graces = StartGraces { delay: limit, unscheduled: limit };
+    let over = timeout(limit, pod_startup::wait_for_failure(&mut pod.follower, graces)).await;
     let ended = pod.follower.observed.borrow().container_end.clone();
     match (ended, over) {
         (Some(ended), _) => Ok(ended),

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -17,6 +18,9 @@ use crate::errors;
 use crate::leases::{LivenessTracker, ManagerLeases, NOTES_TTL, RENEW_INTERVAL};
 use crate::pod_lifecycle::PodKeeper;
 use crate::pod_spec::MANAGER;
+
+/// Most pods that one pass deletes at a time.
+const DELETIONS_MAX: usize = 16;
 
 /// Checks a namespace for orphaned pods on behalf of one manager.
 pub(crate) struct Reaper {
@@ -56,21 +60,14 @@ impl Reaper {
         let now = Instant::now();
         let dead = self.liveness.observe_lease(&leases, &owners, now);
 
-        for pod in pods.iter().filter(|pod| {
+        let orphaned = pods.iter().filter(|pod| {
             let owner = manager_of(pod);
             dead.contains(owner) || (owner == self.keeper.manager() && self.keeper.is_orphaned(pod))
-        }) {
-            tracing::warn!(
-                pod = pod.name_any(),
-                manager = manager_of(pod),
-                "deleting orphaned pod"
-            );
-            // A pod that cannot be deleted does not stop the pass; the next pass tries it again.
-            if let Err(error) = self.keeper.delete_as_seen(pod).await {
-                let (pod, error) = (pod.name_any(), errors::error_chain(&error));
-                tracing::warn!(pod, %error, "failed to delete an orphaned pod");
-            }
-        }
+        });
+        // One after the other, slow deletions would keep our own Lease from being renewed in time.
+        stream::iter(orphaned)
+            .for_each_concurrent(DELETIONS_MAX, |pod| self.delete_orphaned(pod))
+            .await;
 
         for lease in leases.iter().filter(|lease| dead.contains(&lease.manager)) {
             if lease.has_notes && self.liveness.silence_of(&lease.manager, now) < NOTES_TTL {
@@ -80,6 +77,15 @@ impl Reaper {
         }
 
         Ok(())
+    }
+
+    /// Deletes a pod. One that cannot be deleted does not stop the pass; the next tries it again.
+    async fn delete_orphaned(&self, pod: &Pod) {
+        tracing::warn!(pod = pod.name_any(), manager = manager_of(pod), "deleting orphaned pod");
+        if let Err(error) = self.keeper.delete_as_seen(pod).await {
+            let (pod, error) = (pod.name_any(), errors::error_chain(&error));
+            tracing::warn!(pod, %error, "failed to delete an orphaned pod");
+        }
     }
 }
 

@@ -500,6 +500,7 @@ impl RunnerInner {
             name: &pod.name,
             nonce: &pod.nonce,
             by: call.run.wait_deadline(self.settings.start_timeout.duration()),
+            unscheduled: self.settings.unscheduled_timeout.duration(),
             cancelled: &call.run.cancelled,
         };
 

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::{ByteSize, Mistakes, Secret, TimeSpan};
 
+pub use crate::placement::PodPlacement;
+
 /// How scripts run in pods of a cluster. Which cluster is what kubectl would take: KUBECONFIG, else
 /// `~/.kube/config`, else the cluster that the service itself runs in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +32,12 @@ pub struct KubernetesSettings {
     /// Gives each pod a user namespace of its own. Needs Kubernetes 1.33 and containerd 2.0 or
     /// newer.
     pub user_namespaces: bool,
+    /// Where the pods may run, as JSON of these members of a pod's spec: `nodeSelector`,
+    /// `tolerations`, `affinity`, `priorityClassName`, `imagePullSecrets`.
+    pub placement: PodPlacement,
+    /// How long a pod may stay without a node that takes it; then the script is refused as busy.
+    /// Where an autoscaler adds nodes, as long as that takes, and less than `start_timeout`.
+    pub unscheduled_timeout: TimeSpan,
     /// How long a pod may take until its script starts, with pulling the image. A call that has
     /// less time is told why its script has not started before that is over.
     pub start_timeout: TimeSpan,
@@ -100,6 +108,8 @@ impl Default for KubernetesSettings {
             ephemeral_storage_limit: "64Mi".to_owned(),
             runtime_class: None,
             user_namespaces: false,
+            placement: PodPlacement::default(),
+            unscheduled_timeout: TimeSpan::seconds(3),
             start_timeout: TimeSpan::seconds(60),
             packages: PackagesSettings::default(),
             prepare_namespace: false,
@@ -120,6 +130,9 @@ pub struct PackagesSettings {
     pub index_labels: Option<String>,
     /// Ranges of the index's addresses, such as 10.1.2.0/24, for the same policy.
     pub index_addresses: Vec<String>,
+    /// Ranges of addresses where names are looked up beside the cluster's DNS (`k8s-app=kube-dns`
+    /// in `kube-system`), such as 169.254.20.10/32 for NodeLocal DNSCache, for the same policy.
+    pub dns_addresses: Vec<String>,
     /// The index's port, for the same policy.
     pub index_port: u16,
     /// The image of packages pods, where it is not that of scripts. It needs `python3` with pip,
@@ -145,6 +158,7 @@ impl Default for PackagesSettings {
             index: None,
             index_labels: None,
             index_addresses: Vec::new(),
+            dns_addresses: Vec::new(),
             index_port: 443,
             image: None,
             claim: None,

@@ -357,6 +357,7 @@ impl WarmPool {
             name: &pod.name,
             nonce: &pod.nonce,
             by: Instant::now() + start_timeout,
+            unscheduled: settings.unscheduled_timeout.duration(),
             cancelled: stop,
         };
 

@@ -12,11 +12,11 @@ use crate::settings::PackagesSettings;
 const NAME: &str = "toolbus-packages";
 
 /// Describes the policy that lets packages pods reach the index: the pods of these labels, in any
-/// namespace, and these ranges of addresses, at its port; and resolvers of names, which may be
-/// anywhere.
+/// namespace, and these ranges of addresses, at its port; and the cluster's DNS. Names can carry
+/// data out, so nobody else's.
 pub(crate) fn egress_policy(settings: &PackagesSettings) -> NetworkPolicy {
-    let ranges = settings.index_addresses.iter().map(|range| json!({"ipBlock": {"cidr": range}}));
-    let mut peers: Vec<Value> = ranges.collect();
+    let block = |range: &String| json!({"ipBlock": {"cidr": range}});
+    let mut peers: Vec<Value> = settings.index_addresses.iter().map(block).collect();
     if let Some(labels) = &settings.index_labels {
         let labels: BTreeMap<&str, &str> =
             labels.split(',').filter_map(|label| label.trim().split_once('=')).collect();
@@ -29,7 +29,14 @@ pub(crate) fn egress_policy(settings: &PackagesSettings) -> NetworkPolicy {
         }
     }
 
+    let cluster_dns = json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    });
+    let resolvers: Vec<Value> =
+        [cluster_dns].into_iter().chain(settings.dns_addresses.iter().map(block)).collect();
     let names = json!({
+        "to": resolvers,
         "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
     });
     let index = json!({"to": peers, "ports": [{"protocol": "TCP", "port": settings.index_port}]});

@@ -49,6 +49,9 @@ fn an_installer_is_told_what_to_do_and_whom_to_trust() {
 fn a_policy_without_an_index_opens_nothing_but_names() {
     let none = serde_json::to_value(egress_policy(&PackagesSettings::default())).expect("JSON");
     assert_eq!(none["spec"]["egress"].as_array().map(Vec::len), Some(1));
+    let dns = &none["spec"]["egress"][0]["to"];
+    assert_eq!(dns.as_array().map(Vec::len), Some(1));
+    assert_eq!(dns[0]["podSelector"], json!({"matchLabels": {"k8s-app": "kube-dns"}}));
     let settings = PackagesSettings {
         index_addresses: vec!["10.0.0.0/24".to_owned()],
         index_port: 8080,

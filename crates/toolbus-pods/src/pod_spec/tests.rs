@@ -1,6 +1,7 @@
 //! What pods are called and described as.
 
 use super::*;
+use crate::settings::PodPlacement;
 
 fn described(settings: &KubernetesSettings) -> serde_json::Value {
     let identity = PodIdentity::for_call("m1", CallKey::unique(), "call_1");
@@ -39,6 +40,7 @@ fn nothing_of_the_description_is_lost_and_nothing_is_weakened() {
     let spec = &pod["spec"];
     let container = &spec["containers"][0];
     assert_eq!(pod["metadata"]["annotations"]["rockbot.dev/tool-call-id"], json!("call_1"));
+    assert_eq!(pod["metadata"]["annotations"]["fluentbit.io/exclude"], json!("true"));
     let expected = json!({
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "activeDeadlineSeconds": 120,
         "automountServiceAccountToken": false, "enableServiceLinks": false, "dnsPolicy": "None",
@@ -82,6 +84,50 @@ fn stronger_walls_are_asked_for_by_configuration() {
     let pod = described(&settings);
     assert_eq!(pod["spec"]["runtimeClassName"], json!("gvisor"));
     assert_eq!(pod["spec"]["hostUsers"], json!(false));
+
+    // A user namespace has these ids and no others, for root and for nobody are not its own.
+    let user = pod["spec"]["securityContext"]["runAsUser"].as_u64().expect("a number");
+    assert!((1..65534).contains(&user), "{user}");
+}
+
+#[test]
+fn a_pod_is_placed_as_configured_and_otherwise_left_as_it_is() {
+    let members = json!({
+        "nodeSelector": {"pool": "scripts"},
+        "tolerations": [{"key": "scripts", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+            "weight": 1,
+            "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname"},
+        }]}},
+        "priorityClassName": "low",
+        "imagePullSecrets": [{"name": "registry"}],
+    });
+    let placement = PodPlacement::try_from(members.to_string()).expect("members");
+    assert_eq!(PodPlacement::try_from(String::from(placement.clone())), Ok(placement.clone()));
+
+    let plain = described(&KubernetesSettings::default());
+    let mut placed = described(&KubernetesSettings { placement, ..KubernetesSettings::default() });
+    for (name, value) in members.as_object().expect("an object") {
+        assert_eq!(plain["spec"][name], json!(null), "{name}");
+        assert_eq!(placed["spec"][name].take(), *value, "{name}");
+    }
+
+    let names = |pod: &serde_json::Value| {
+        let spec = pod["spec"].as_object().expect("an object").clone();
+        spec.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect()
+    };
+    let (plain, placed): (Vec<String>, Vec<String>) = (names(&plain), names(&placed));
+    assert_eq!(plain, placed);
+}
+
+#[test]
+fn a_placement_holds_nothing_that_could_weaken_a_pod() {
+    for member in ["hostNetwork", "securityContext", "serviceAccountName", "volumes"] {
+        let refused = PodPlacement::try_from(json!({member: true}).to_string());
+        assert!(refused.expect_err("it is refused").contains(member), "{member}");
+    }
+    assert_eq!(PodPlacement::try_from(String::new()), Ok(PodPlacement::default()));
+    assert_eq!(String::from(PodPlacement::default()), "");
 }
 
 #[test]

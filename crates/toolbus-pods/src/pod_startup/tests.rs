@@ -18,6 +18,7 @@ async fn a_pod_that_cannot_be_attached_to_is_given_up_in_its_time() {
             name: "pod",
             nonce: "n0",
             by: start + LEFT,
+            unscheduled: LEFT,
             cancelled: &CancellationToken::new(),
         };
         let ready = wait.wait_ready(&mut PodWatch::default().follow_pod("pod")).await;
@@ -38,7 +39,7 @@ fn what_the_cluster_says_of_a_pod_is_the_reason_why_it_is_late() {
     let said = || Some("FailedMount: it says".to_owned());
     let failed = |text: &str| Error::Failed(text.to_owned());
     check(ObservedPod::default(), failed("the pod did not start within 9.4s"));
-    let delayed = ObservedPod { volume_delay: said(), scheduled: true, ..ObservedPod::default() };
+    let delayed = ObservedPod { start_delay: said(), scheduled: true, ..ObservedPod::default() };
     check(delayed, failed("the pod cannot start: FailedMount: it says"));
     let unschedulable = ObservedPod {
         unschedulable: Some("Insufficient cpu".to_owned()),
