@@ -77,8 +77,7 @@ pub struct PackagesConfig {
     /// for its owner alone.
     pub directory: Option<PathBuf>,
     /// What all sets may take up together, in bytes; the longest unused go first. While those in
-    /// use take up all of it nothing is installed, so it is exceeded by `max_concurrent` sets at the
-    /// most.
+    /// use take up all of it nothing is installed, so `max_concurrent` sets may exceed it, no more.
     pub cache_bytes: u64,
     /// What one set may take up, in bytes.
     pub set_bytes: u64,

@@ -13,7 +13,7 @@ use crate::runner::{Ending, Error, Outcome};
 pub use requirement::Requirements;
 
 /// The program that runs pip, for `python3 -I -c` and pip's arguments. It takes away the right to
-/// start programs first, without which pip builds nothing: of packages only wheels can be installed.
+/// start programs first, without which pip builds nothing: only wheels can be installed.
 pub const RUN_PIP: &str = include_str!("packages/run_pip.py");
 
 /// How much of the installer's output an error quotes, in bytes.

@@ -109,6 +109,7 @@ own = {'PATH', 'HOME', 'TMPDIR', 'LANG', 'USER', 'PWD', 'PYTHONDONTWRITEBYTECODE
        'OPENBLAS_NUM_THREADS', 'ROCKBOT_INPUT'}
 print('variables', set(os.environ) - own or 'refused')
 ";
+
     stage.attack(9, source).await;
 }
 

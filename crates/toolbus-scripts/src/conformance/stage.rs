@@ -200,9 +200,9 @@ pub(super) fn assert_ended_for(response: &ScriptInvokeResponse, reasons: &[Scrip
     assert!(reason.is_some_and(|reason| reasons.contains(reason)), "{response:?}");
 }
 
-/// How scripts that attack report each attempt. `deny` is for what is there on every runner and must
-/// be forbidden: an attempt that fails for another reason, such as a path that does not exist, proves
-/// nothing and is reported as it failed. `attempt` is for what may also be absent.
+/// How scripts that attack report each attempt. `deny` is for what is there on every runner and
+/// must be forbidden: an attempt that fails for another reason, such as a path that does not exist,
+/// proves nothing and is reported as it failed. `attempt` is for what may also be absent.
 pub(super) const ATTEMPT: &str = r"
 import errno, os, sys
 FORBIDDEN = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EROFS, errno.EAFNOSUPPORT}
