@@ -111,6 +111,7 @@ impl Deadline {
         let asked = number(header::TIMEOUT_MS)
             .map_or(default, Duration::from_millis)
             .min(REQUEST_TIMEOUT_MAX);
+
         let left = match number(header::DEADLINE_MS) {
             Some(unix_ms) => {
                 let moment = Duration::from_millis(unix_ms);
@@ -122,6 +123,7 @@ impl Deadline {
             }
             None => asked,
         };
+
         let left = left.min(REQUEST_TIMEOUT_MAX);
         let extension = number(header::EXTENSION_MS).map_or(Duration::ZERO, Duration::from_millis);
         let deadline = Self::fixed(Instant::now() + left, asked.max(left));

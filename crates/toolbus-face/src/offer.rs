@@ -298,8 +298,8 @@ impl Offer {
         Ok(tools)
     }
 
-    /// What the server says of itself. Its bridge is asked where that is another than what is known,
-    /// for a while: a client that connects gets no more than its name otherwise.
+    /// What the server says of itself. Its bridge is asked where that is another than what is
+    /// known, for a while: a client that connects gets no more than its name otherwise.
     pub(crate) async fn introduction(&self, scope: &Arc<Scope>) -> Introduction {
         let Some(server) = &self.server else { return Introduction::default() };
         let announced = self.announced_introduction();

@@ -118,8 +118,8 @@ impl Offer {
     }
 }
 
-/// Reads a prompt without what is hidden in its texts. `None` when something is hidden in a name, or
-/// it is no prompt.
+/// Reads a prompt without what is hidden in its texts. `None` when something is hidden in a name,
+/// or it is no prompt.
 fn read_prompt(
     written: &RawJson,
     findings: &mut Findings,

@@ -65,9 +65,9 @@ pub struct McpSettings {
     pub call_timeout: TimeSpan,
     /// How long a call may take, whatever its caller asks for. An entry may grant more.
     pub call_timeout_max: TimeSpan,
-    /// How long a call may take in all while its server reports progress, where its caller is an MCP
-    /// client that has asked for that: each report gives the call the time that it was granted once
-    /// more. Shorter than that time, it has no effect.
+    /// How long a call may take in all while its server reports progress, where its caller is an
+    /// MCP client that has asked for that: each report gives the call the time that it was granted
+    /// once more. Shorter than that time, it has no effect.
     pub call_timeout_with_progress_max: TimeSpan,
     /// What becomes of a tool, a prompt or a server's introduction that is new or has changed since
     /// the server was first seen: `announce` takes it and tells what has changed, `quarantine`

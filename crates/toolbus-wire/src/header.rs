@@ -37,8 +37,8 @@ well_known! {
     /// Toolbus extension: there (with any value) when server and tool are named exactly, so that a
     /// bridge takes them to the letter instead of guessing what was meant.
     EXACT = "rb-exact", on the wire "rb-rb-exact";
-    /// Toolbus extension: the session of the caller, for servers that keep something for it. What it
-    /// means is its caller's own: the same text of another caller is another session.
+    /// Toolbus extension: the session of the caller, for servers that keep something for it. What
+    /// it means is its caller's own: the same text of another caller is another session.
     SESSION = "rb-session", on the wire "rb-rb-session";
     /// Toolbus extension: the grant by which a worker knows that the request has passed the gates.
     /// It is a proof, so it is never logged.
@@ -56,8 +56,8 @@ well_known! {
     QUIET = "rb-quiet", on the wire "rb-rb-quiet";
     /// Toolbus extension: the topic at which the caller says whether it still waits for the call.
     STATUS_TO = "rb-status-to", on the wire "rb-rb-status-to";
-    /// Toolbus extension, not sealed: the topic that the caller sent the request to, which a worker has passed on
-    /// to the one that it is for.
+    /// Toolbus extension, not sealed: the topic that the caller sent the request to, which a worker
+    /// has passed on to the one that it is for.
     FORWARDED_FROM = "rb-forwarded-from", on the wire "rb-rb-forwarded-from";
     /// Toolbus extension, on a reply: there (with any value) when the worker that answers did not
     /// run the call and another may be running it. Whoever waits ends on it only when no other

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use toolbus::Toolbus;
 use toolbus_bus::Bus;
@@ -65,13 +66,12 @@ async fn two_bridges_that_are_killed_in_turn_lead_no_call_to_a_wrong_session() {
 
     let done = Arc::new(AtomicUsize::new(0));
     let killed = Arc::new(AtomicBool::new(false));
-    let callers: Vec<_> = (0..CALLERS)
-        .map(|_| {
-            let (toolbus, done, killed) =
-                (Arc::clone(&toolbus), Arc::clone(&done), Arc::clone(&killed));
-            tokio::spawn(async move { call_until_done(&toolbus, &done, &killed).await })
-        })
-        .collect();
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        let (toolbus, done, killed) =
+            (Arc::clone(&toolbus), Arc::clone(&done), Arc::clone(&killed));
+        callers.spawn(async move { call_until_done(&toolbus, &done, &killed).await });
+    }
 
     for kill in 0..KILLS {
         // Some calls at each bridge: that many more, or all there are.
@@ -91,8 +91,7 @@ async fn two_bridges_that_are_killed_in_turn_lead_no_call_to_a_wrong_session() {
 
     let mut counts = Vec::new();
     let mut unknown = 0;
-    for caller in callers {
-        let (succeeded, lost) = caller.await.unwrap();
+    for (succeeded, lost) in callers.join_all().await {
         counts.extend(succeeded);
         unknown += lost;
     }

@@ -360,8 +360,8 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// Passes a request on to the worker whose it is, if that is another. Whether that one has it is not known when the
-    /// broker goes away meanwhile; its caller hears it then, or hears nobody.
+    /// Passes a request on to the worker whose it is, if that is another. Whether that one has it
+    /// is not known when the broker goes away meanwhile; its caller hears it then, or hears nobody.
     async fn has_forwarded(
         &self,
         to: Option<Topic>,

@@ -194,7 +194,8 @@ impl Candidate {
         if !self.deps.pool.elects_owners() {
             let requests = self.take_requests().await?;
             self.wait_lost(&requests).await;
-            return Ok(self.end(Some(requests)).await);
+            self.end(Some(requests)).await;
+            return Ok(());
         }
 
         let (sender, mut messages) = mpsc::channel(1);

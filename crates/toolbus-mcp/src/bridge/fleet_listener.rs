@@ -57,7 +57,7 @@ impl FleetListener {
         let others = bus.subscribe(others, Arc::new(announcements)).await?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let names = (agent.clone(), instance.clone());
+        let names = BridgeNames { agent: agent.clone(), instance: instance.clone() };
         tasks.spawn(ask_others(Arc::clone(bus), names, resubscribed, stop.clone()));
         Ok(Self { consumers: [shared, own, others], stop, tasks })
     }
@@ -72,13 +72,21 @@ impl FleetListener {
     }
 }
 
+/// Who asks the other bridges.
+struct BridgeNames {
+    /// The agent that the bridges are named after.
+    agent: AgentName,
+    instance: InstanceId,
+}
+
 /// Asks for what was announced before one could hear it, now and after each outage.
 async fn ask_others(
     bus: Arc<dyn Bus>,
-    (agent, instance): (AgentName, InstanceId),
+    names: BridgeNames,
     resubscribed: Arc<Notify>,
     stop: CancellationToken,
 ) {
+    let BridgeNames { agent, instance } = names;
     loop {
         // As the agent that the bridges are named after: what it is told is heard here too.
         let request =

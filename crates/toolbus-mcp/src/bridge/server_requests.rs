@@ -36,6 +36,7 @@ impl ServerRequests {
         let (set, source, grants) = (|| set.clone(), || source.to_owned(), || grants.clone());
         let agent = elsewhere.agent.clone();
         let elsewhere = || elsewhere.clone();
+
         Self {
             invoke: InvokeService {
                 set: set(),

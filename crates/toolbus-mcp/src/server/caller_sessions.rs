@@ -19,7 +19,7 @@ use crate::call::{CallError, Caller};
 /// caller's, unless a call runs in each.
 pub(crate) const SESSIONS_MAX: usize = 32;
 /// How long a session may be unused before it ends.
-pub(crate) const SESSION_IDLE_MAX: Duration = Duration::from_secs(600);
+pub(crate) const SESSION_IDLE_TTL: Duration = Duration::from_secs(600);
 
 /// The sessions of one server, by their callers.
 #[derive(Default)]
@@ -74,9 +74,9 @@ impl CallerSessions {
             return Ok(Arc::clone(server));
         };
 
-        let until = session.used + SESSION_IDLE_MAX;
+        let until = session.used + SESSION_IDLE_TTL;
         if session.server.is_busy() || until > now {
-            return Err(until.max(now + SESSION_IDLE_MAX / 10));
+            return Err(until.max(now + SESSION_IDLE_TTL / 10));
         }
         sessions.remove(caller);
         Ok(Arc::clone(server))
@@ -124,7 +124,7 @@ impl Server {
         let (owner, caller) = (Arc::downgrade(self), caller.clone());
         let watched = Arc::clone(&session);
         self.context.deps.tracker.spawn(async move {
-            let mut look_at = Instant::now() + SESSION_IDLE_MAX;
+            let mut look_at = Instant::now() + SESSION_IDLE_TTL;
             while watched.stop.run_until_cancelled(sleep_until(look_at)).await.is_some() {
                 let Some(owner) = owner.upgrade() else { return };
                 let Some(sessions) = &owner.sessions else { return };

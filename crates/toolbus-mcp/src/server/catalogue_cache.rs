@@ -80,8 +80,8 @@ impl ServerListing {
     }
 }
 
-/// A number for a content, which other contents do not have. It fits into 53 bits, for readers whose
-/// numbers are no larger.
+/// A number for a content, which other contents do not have. It fits into 53 bits, for readers
+/// whose numbers are no larger.
 fn number_of(content: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);

@@ -285,7 +285,8 @@ impl ServerConnector {
             self.change_phase(starting);
 
             let began = Instant::now();
-            let following = self.connect_and_follow(cache, &watch);
+            // Boxed: it is large, and lasts as long as the connection.
+            let following = Box::pin(self.connect_and_follow(cache, &watch));
             let Some(failure) = self.within(term, following).await else { return };
 
             if began.elapsed() > RETRY_BACKOFF_MAX {

@@ -93,7 +93,8 @@ pub(crate) struct WireState {
     is_initialized: AtomicBool,
 }
 
-/// The tag of the requests of one call, or of one listing. It is in their extensions, which are never sent.
+/// The tag of the requests of one call, or of one listing. It is in their extensions, which are
+/// never sent.
 #[derive(Clone)]
 pub(crate) struct CallTag(Arc<CallTagState>);
 

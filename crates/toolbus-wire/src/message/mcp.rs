@@ -140,9 +140,9 @@ impl McpTimeouts {
     }
 }
 
-/// A number for each list of a server, and for what it says of itself. Nothing but whether it is the
-/// same as before means anything. A bridge that was started again has the same numbers for what is
-/// the same.
+/// A number for each list of a server, and for what it says of itself. Nothing but whether it is
+/// the same as before means anything. A bridge that was started again has the same numbers for what
+/// is the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct McpRevisions {
@@ -172,8 +172,8 @@ text_enum! {
 pub struct McpMetadataRefreshRequest {
     /// The one server that is asked about; absent for all.
     pub server_name: Option<String>,
-    /// Toolbus extension: the instance of the bridge that asks the others what they have. It is told
-    /// what is known, and no server is asked for its lists again.
+    /// Toolbus extension: the instance of the bridge that asks the others what they have. It is
+    /// told what is known, and no server is asked for its lists again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<String>,
 }
