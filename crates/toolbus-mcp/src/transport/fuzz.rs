@@ -16,7 +16,7 @@ use proptest::sample::Index;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, GetExtensions as _, JsonRpcMessage,
-    ListToolsResult, RequestId,
+    RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -384,11 +384,11 @@ fn count_nodes(value: &Value) -> usize {
 }
 
 /// The tools that a message lists, where it does.
-pub(crate) fn listed_tools(bytes: &[u8]) -> Option<Vec<rmcp::model::Tool>> {
-    let message: Value = serde_json::from_slice(bytes).ok()?;
-    serde_json::from_value::<ListToolsResult>(message.get("result")?.clone())
-        .ok()
-        .map(|listed| listed.tools)
+pub(crate) fn listed_tools(bytes: &[u8]) -> Option<Vec<RawJson>> {
+    let message = RawJson::parse(std::str::from_utf8(bytes).ok()?.to_owned()).ok()?;
+    let tools = message.member("result")?.member("tools")?;
+    let tools: Vec<Box<RawValue>> = serde_json::from_str(tools.text()).ok()?;
+    Some(tools.into_iter().map(RawJson::from).collect())
 }
 
 fn check_listing(bytes: &[u8]) -> Result<(), TestCaseError> {
