@@ -24,7 +24,7 @@ const CALLS: usize = 1_000;
 /// Callers, each with one call at a time.
 const CALLERS: usize = 4;
 /// How often the bridge that has the server is killed.
-const KILLS: usize = 5;
+const KILLS: usize = 3;
 
 /// What the server tells of a call.
 #[derive(Debug)]
