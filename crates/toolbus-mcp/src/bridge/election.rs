@@ -13,11 +13,10 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -36,8 +35,10 @@ use crate::server_pool::ServerPool;
 
 /// One message at a time says who has the server.
 const ONE: NonZeroU16 = NonZeroU16::new(1).expect("1 is not zero");
-/// The pause before a queue that was refused or lost is tried again.
+/// The pause before a queue that was refused is tried again.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);
+/// The pause before a queue that was lost is tried again: requests wait in it.
+const LOST_BACKOFF: Duration = Duration::from_millis(50);
 /// How long a bridge that is back at the broker waits for the message before it takes the server
 /// for another's.
 const REELECTION_GRACE: Duration = Duration::from_secs(5);
@@ -63,8 +64,8 @@ pub(super) struct ElectionDeps {
 /// The elections that a bridge takes part in: one for each of its servers.
 pub(super) struct Elections {
     stop: CancellationToken,
-    /// How long requests that run may take once this stops.
-    grace: Arc<Mutex<Duration>>,
+    /// How long requests that run may take once this has been stopped.
+    grace: Arc<OnceLock<Duration>>,
     tasks: TaskTracker,
 }
 
@@ -75,7 +76,7 @@ struct Candidate {
     owner_topic: Topic,
     request_topic: Topic,
     stop: CancellationToken,
-    grace: Arc<Mutex<Duration>>,
+    grace: Arc<OnceLock<Duration>>,
 }
 
 /// A message that says who has the server, for as long as it is held.
@@ -99,7 +100,7 @@ impl Elections {
     /// Stands for every server of the pool, those that come later included.
     pub(super) fn start(deps: ElectionDeps) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let grace = Arc::new(Mutex::new(Duration::ZERO));
+        let grace = Arc::new(OnceLock::new());
         let follower = ServerFollower {
             deps,
             stop: stop.clone(),
@@ -117,7 +118,8 @@ impl Elections {
 
     /// Hands every server on, and waits up to `grace` for requests that run.
     pub(super) async fn stop(&self, grace: Duration) {
-        *self.grace.lock() = grace;
+        // It stops once.
+        let _ = self.grace.set(grace);
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -128,7 +130,7 @@ impl Elections {
 struct ServerFollower {
     deps: ElectionDeps,
     stop: CancellationToken,
-    grace: Arc<Mutex<Duration>>,
+    grace: Arc<OnceLock<Duration>>,
     /// Each ends with its guard.
     standing: HashMap<ServerName, DropGuard>,
 }
@@ -182,10 +184,14 @@ impl Candidate {
     /// Stands again and again, until it is stopped.
     async fn run(self) {
         while !self.stop.is_cancelled() {
-            if let Err(error) = self.stand().await {
-                tracing::debug!(server = %self.name, %error, "cannot stand for an MCP server");
-            }
-            self.stop.run_until_cancelled(sleep(RETRY_BACKOFF)).await;
+            let pause = match self.stand().await {
+                Ok(()) => LOST_BACKOFF,
+                Err(error) => {
+                    tracing::debug!(server = %self.name, %error, "cannot stand for an MCP server");
+                    RETRY_BACKOFF
+                }
+            };
+            self.stop.run_until_cancelled(sleep(pause)).await;
         }
     }
 
@@ -341,11 +347,11 @@ impl Candidate {
         self.stop.run_until_cancelled(requests.wait_stopped()).await;
     }
 
-    /// Takes no more requests. Those that run go on; a stop waits for them for its grace.
+    /// Takes no more requests. Those that run go on, also those to a server that was removed; a
+    /// stop of the bridge waits for them for its grace.
     async fn end(&self, requests: Option<Consumer>) {
-        if let (Some(requests), true) = (requests, self.stop.is_cancelled()) {
-            let grace = *self.grace.lock();
-            requests.stop(grace).await;
+        if let (Some(requests), Some(grace)) = (requests, self.grace.get()) {
+            requests.stop(*grace).await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The handler of `mcp.relay`: requests of MCP clients, whose results come back as servers wrote
-//! them.
+//! The handler of what is relayed: requests of MCP clients, whose results come back as servers
+//! wrote them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use toolbus_tools::id::ToolId;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpRelayRequest, McpRelayResponse};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{ErrorCode, json};
+use toolbus_wire::{ErrorCode, Message as _, json};
 
 use super::invoke_service::{call_error, caller_of, with_headers};
 use crate::call::{Call, Naming};
@@ -75,7 +75,7 @@ impl Service for RelayService {
     fn parse(&self, envelope: &Envelope) -> Result<ReceivedCall<RelayedRequest>, Malformed> {
         let ids = |id: String, method: String| CallIds { tool_call_id: id, tool_name: method };
         let request = json::read::<McpRelayRequest>(&envelope.body).map_err(|error| Malformed {
-            ids: ids(envelope.message_id.clone(), "mcp.relay".to_owned()),
+            ids: ids(envelope.message_id.clone(), McpRelayRequest::TYPE.to_owned()),
             reason: error.to_string(),
         })?;
 

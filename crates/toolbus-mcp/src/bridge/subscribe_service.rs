@@ -1,4 +1,4 @@
-//! The handler of `mcp.subscribe`: each request lasts as long as the subscription.
+//! The handler of subscriptions: each request lasts as long as the subscription.
 
 use std::time::Duration;
 

@@ -109,7 +109,7 @@ async fn a_call_may_take_as_long_as_its_server_is_granted() {
     let Some(host) = Host::with_servers(&servers, &["granted", "marks"]).await else { return };
     let (_, vhost) = host.fleet.as_ref().unwrap();
     vhost.declare_queue("tap", json!({"durable": true})).await.unwrap();
-    vhost.bind("rockbot", "tap", "mcp.relay").await.unwrap();
+    vhost.bind("rockbot", "tap", "mcp.server.#").await.unwrap();
 
     let waiting = host.does("auto", [host.call("/granted", "wait", json!({}))]);
     let ended_and_opened = async {

@@ -11,7 +11,7 @@ use super::McpServerError;
 use crate::ErrorCode;
 use crate::message::{Message, field};
 
-/// Toolbus extension: asks a bridge, at `mcp.subscribe`, to report changes of a server's resources.
+/// Toolbus extension: asks the bridge that has a server to report changes of a server's resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpSubscribeRequest {
