@@ -18,12 +18,13 @@ pub(super) const VERSION: &str = "1";
 /// its arguments. The trace is not: it decides about nothing. Nor is the expiry, which the broker
 /// may drop: a request has no more time for it than it asked for, and its grant expires all the
 /// same.
-const SEALED_HEADERS: [&str; 10] = [
+const SEALED_HEADERS: [&str; 11] = [
     header::MCP_SERVER,
     header::SESSION,
     header::EXACT,
     header::TIMEOUT_MS,
     header::DEADLINE_MS,
+    header::EXTENSION_MS,
     header::PROGRESS_TO,
     header::QUIET,
     header::STATUS_TO,

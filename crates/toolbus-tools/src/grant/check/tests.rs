@@ -23,11 +23,13 @@ use crate::tool::{Annotations, Risk};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// Every header that a worker acts on, listed again: one that is left out of the MAC shows here.
-const ACTED_ON: [&str; 8] = [
+const ACTED_ON: [&str; 10] = [
     header::MCP_SERVER,
     header::EXACT,
     header::TIMEOUT_MS,
     header::DEADLINE_MS,
+    header::EXTENSION_MS,
+    header::SESSION,
     header::PROGRESS_TO,
     header::QUIET,
     header::ASK_TO,
