@@ -45,6 +45,9 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 /// How much longer than that it is waited for, so that its time can be told.
 const STOP_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
+/// What the names of queues begin with whose messages say which bridge has a server.
+const OWNER_QUEUES: &str = "rockbot.mcp.owner.";
+
 /// How a fleet is made.
 #[derive(Debug, Clone)]
 pub struct FleetConfig {
@@ -421,6 +424,8 @@ impl<'a> Fleet<'a> {
     /// The queues that have messages.
     async fn read_queues(&self) -> anyhow::Result<Vec<QueueRest>> {
         let queues = self.vhost.queues().await?.into_iter();
+        // What says which bridge has a server stays.
+        let queues = queues.filter(|queue| !queue.name.starts_with(OWNER_QUEUES));
         let left = queues.filter(|queue| queue.messages > 0).map(|queue| QueueRest {
             is_dead_letters: queue.name.ends_with(".dlq"),
             messages: queue.messages,

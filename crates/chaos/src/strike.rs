@@ -20,9 +20,9 @@ const DISK_LIMITS: [&str; 2] = ["900000GB", "50MB"];
 const BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two questions whether it does.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// The workers' queue, and the topic that it is bound to.
-const WORKER_QUEUE: &str = "rockbot.mcp-bridge.RockBot";
-const WORKER_TOPIC: &str = "tool.invoke.mcp";
+/// The queue of requests to the server of effects, and the topic that it is bound to.
+const WORKER_QUEUE: &str = "rockbot.mcp.server.RockBot.effects";
+const WORKER_TOPIC: &str = "mcp.server.RockBot.effects";
 /// A queue of the same topic that nobody takes messages from, such as one left by an older agent.
 const SECOND_QUEUE: &str = "rockbot.mcp-bridge.Retired";
 /// The policy that limits the workers' queue.

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -90,8 +91,10 @@ struct HeldMessage {
 /// Where an election stands, as one consumer of its queue sees it.
 #[derive(Default)]
 struct Standing {
-    /// The id of the message that says that this bridge has the server.
+    /// The id of the message that says that this bridge has the server, once it is published.
     own: Option<String>,
+    /// Whether that message was handed to this bridge.
+    is_elected: bool,
     held: Option<HeldMessage>,
     requests: Option<Consumer>,
 }
@@ -217,9 +220,7 @@ impl Candidate {
         let consumer = consumer?;
 
         let mut standing = Standing::default();
-        if self.publish_owner(None).await.is_ok() {
-            self.hold_election(&consumer, &mut messages, &mut standing).await;
-        }
+        self.hold_election(&consumer, &mut messages, &mut standing).await;
         // The next bridge is handed what this one holds; requests go to it once they are no longer
         // taken here.
         tokio::join!(self.end(standing.requests), consumer.kill());
@@ -235,9 +236,12 @@ impl Candidate {
     ) {
         let reelected_by = Instant::now() + REELECTION_GRACE;
         let mut renew_at = Instant::now() + RENEW_INTERVAL;
+        // Where nobody has had the server yet, there is no message in the queue without it.
+        let mut standing_up = pin!(self.publish_owner(None));
+        let mut stands = false;
 
         loop {
-            let is_elected = standing.own.is_some();
+            let is_elected = standing.is_elected;
             let is_former = !is_elected && self.deps.pool.owns(&self.name);
             let requests_lost = async {
                 match &standing.requests {
@@ -252,6 +256,10 @@ impl Candidate {
                 biased;
                 () = self.stop.cancelled() => return,
                 () = consumer.wait_stopped() => return,
+                published = &mut standing_up, if !stands => match published {
+                    Ok(_) => stands = true,
+                    Err(_) => return,
+                },
                 message = messages.recv() => {
                     let Some(message) = message else { return };
                     if !self.take_message(message, standing).await {
@@ -275,22 +283,28 @@ impl Candidate {
     /// Takes in a message of the queue, which nobody is handed but the one bridge that has the
     /// server. False when the broker is away.
     async fn take_message(&self, message: HeldMessage, standing: &mut Standing) -> bool {
-        if standing.own.as_ref() == Some(&message.id) {
+        let is_own = |own: &String| *own == message.id;
+        // Also of an earlier consumer: then nobody has had the server since, and there is nothing
+        // to publish to a broker that may take no messages for now.
+        let is_of_this_bridge = message.instance.as_deref() == Some(self.deps.instance.as_str());
+        if standing.own.as_ref().map_or(is_of_this_bridge, is_own) {
+            // Only now is it certain that the one before it is gone.
+            standing.own = Some(message.id.clone());
             standing.held = Some(message);
+            if !std::mem::replace(&mut standing.is_elected, true) {
+                self.deps.pool.own(&self.name);
+                standing.requests = self.take_requests_or_warn().await;
+            }
             return true;
         }
 
         if standing.own.is_none() {
-            let is_own = message.instance.as_deref() == Some(self.deps.instance.as_str());
-            if !is_own && self.deps.pool.owns(&self.name) {
+            if self.deps.pool.owns(&self.name) {
                 // Others may have had it since: its session is not the one that callers know.
                 self.deps.pool.release(&self.name).await;
             }
-
             let Ok(id) = self.publish_owner(Some(&self.deps.instance)).await else { return false };
             standing.own = Some(id);
-            self.deps.pool.own(&self.name);
-            standing.requests = self.take_requests_or_warn().await;
         }
 
         // What it said is replaced. Whoever sent it may be gone.
