@@ -35,6 +35,9 @@ async fn invoke_with(bus: &str, key: Option<&Path>, tool: &str, arguments: &Valu
     Outcome::of(launch.run(LIMIT).await.unwrap())
 }
 
+/// The topic of the agent's requests to the server `marks`.
+const OF_MARKS: &str = "mcp.server.RockBot.marks";
+
 /// A message that was taken, with something of its body replaced, as it is published again.
 fn forged(topic: &'static str, taken: &Message, from: &str, to: &str) -> Frame {
     let body = String::from_utf8(taken.body.clone()).unwrap();
@@ -55,7 +58,7 @@ async fn workers_serve_the_agent_with_the_key_and_no_stranger() {
     let bridge = bridge.env("TOOLBUS_LOG__FILTER", "trace");
     let mut bridge = start(demanding(bridge, &key)).await;
     let mut manager = start(demanding(launch("scripts-manager", &bus), &key)).await;
-    let stranger = Stranger::new(&vhost, &["tool.invoke.mcp", "script.invoke"]).await;
+    let stranger = Stranger::new(&vhost, &[OF_MARKS, "script.invoke"]).await;
 
     let mark = json!({"server_name": "MARKS", "tool_name": "Mark", "arguments": {}});
     let script = json!({"script": "print(6 * 7)"});
@@ -72,16 +75,16 @@ async fn workers_serve_the_agent_with_the_key_and_no_stranger() {
     }
 
     // Of what was heard nothing can be made that runs.
-    let [call, _] = &stranger.take("tool.invoke.mcp", 2).await[..] else { panic!() };
+    let [call, _] = &stranger.take(OF_MARKS, 2).await[..] else { panic!() };
     let [script, _] = &stranger.take("script.invoke", 2).await[..] else { panic!() };
     let grant = call.properties["headers"]["rb-rb-grant"].as_str().unwrap().to_owned();
     for frame in [
         Frame::tool("tool.invoke.mcp", "mark", &json!({})).header("rb-mcp-server", json!("marks")),
-        Frame::tool("tool.invoke.mcp", "mark", &json!({}))
+        Frame::tool(OF_MARKS, "mark", &json!({}))
             .header("rb-mcp-server", json!("marks"))
             .header("rb-rb-grant", json!(grant)),
-        forged("tool.invoke.mcp", call, "mark", "die"),
-        forged("tool.invoke.mcp", call, r#""{}""#, r#""{\"a\":1}""#),
+        forged(OF_MARKS, call, "mark", "die"),
+        forged(OF_MARKS, call, r#""{}""#, r#""{\"a\":1}""#),
         Frame::script("print('mine')"),
         forged("script.invoke", script, "6 * 7", "1"),
     ] {

@@ -63,7 +63,7 @@ struct Hop {
 }
 
 const HOPS: [Hop; 2] = [
-    Hop { tool: "mcp_invoke_tool", worker: "mcp-bridge", topic: "tool.invoke.mcp" },
+    Hop { tool: "mcp_invoke_tool", worker: "mcp-bridge", topic: "mcp.server.RockBot.marks" },
     Hop { tool: "execute_python_script", worker: "scripts-manager", topic: "script.invoke" },
 ];
 

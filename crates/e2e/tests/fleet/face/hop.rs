@@ -25,7 +25,7 @@ impl HttpServer {
         let folder = TempDir::new().unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../toolbus-mcp/tests/servers");
         let mut command = Command::new("python3");
-        command.arg("-I").arg(script.join(name)).arg(argument);
+        command.args(["-E", "-s", "-B"]).arg(script.join(name)).arg(argument);
         let process = Process::spawn("server", &mut command, folder.path()).unwrap();
         let port = eventually(LIMIT, async || {
             let written = process.stdout();

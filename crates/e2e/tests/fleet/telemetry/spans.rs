@@ -24,8 +24,8 @@ fn mcp_call() -> Vec<Expected> {
             .with("rockbot.tool.name", "mcp_invoke_tool")
             .with("gen_ai.operation.name", "execute_tool")
             .with("gen_ai.tool.name", "mcp_invoke_tool"),
-        Expected::publish("agent-host", "tool.invoke.mcp").below(0),
-        Expected::process("mcp-bridge", "tool.invoke.mcp").below(1),
+        Expected::publish("agent-host", "mcp.server.{agent}").below(0),
+        Expected::process("mcp-bridge", "mcp.server.{agent}").below(1),
         Expected::publish("mcp-bridge", REPLIES).below(2),
         Expected::process("agent-host", REPLIES).below(3),
         Expected::new(Kind::Client, "mcp-bridge", "tools/call mark")
