@@ -153,7 +153,7 @@ class Handler(JsonHandler):
             if name == "batch-stream":
                 self.stream(batch)
             else:
-                self.reply(200, "application/json", batch)
+                self.reply(200, batch)
         elif name == "silent":
             if KIND == "hangs":
                 HANGS.add(id)
@@ -166,11 +166,6 @@ class Handler(JsonHandler):
             self.reply(503, b"oops", "text/plain")
         elif name == "limited":
             self.reply(429, b"slower", "text/plain")
-        elif name == "batch":
-            note = {"jsonrpc": "2.0", "method": "notifications/message",
-                    "params": {"level": "info", "data": "first"}}
-            result = {"content": [{"type": "text", "text": "one of several"}]}
-            self.reply(200, [note, {"jsonrpc": "2.0", "id": id, "result": result}])
         elif name == "pause":
             seconds = str(arguments["seconds"])
             kind, body = "text/plain", b"later"
