@@ -449,14 +449,14 @@ async fn schemas_without_an_end_have_one_here() {
     assert_eq!(notices(&set, "h"), "");
     set.close(Duration::ZERO).await;
 
-    // As deep as no parser goes: the server is left out, with a reason, and no other is felt.
+    // As deep as no parser goes: the tool is left out, and no other is felt.
     let set = start(json!({
         "deep": hostile(folder.path(), "deep"),
         "good": hostile(folder.path(), "good"),
     }))
     .await;
-    let ServerState::Failed { failure, .. } = state(&set, "deep") else { panic!("connected") };
-    assert!(failure.to_string().contains("not a valid MCP message"), "{failure}");
+    assert!(matches!(state(&set, "deep"), ServerState::Connected { .. }));
+    assert_eq!(tool_names(&set, "deep"), ["echo"]);
     assert_eq!(echo(&set, None).await.unwrap(), "x");
     set.close(Duration::ZERO).await;
 }

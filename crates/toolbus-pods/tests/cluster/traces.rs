@@ -43,8 +43,8 @@ fn expected() -> Vec<Expected> {
     vec![
         Expected::process("agent-host", "tool.invoke").below_stranger(MCP_SPAN),
         call("tool.invoke mcp_invoke_tool", "mcp_invoke_tool").below(0),
-        Expected::publish("agent-host", "tool.invoke.mcp").below(1),
-        Expected::process("mcp-bridge", "tool.invoke.mcp").below(2),
+        Expected::publish("agent-host", "mcp.server.{agent}").below(1),
+        Expected::process("mcp-bridge", "mcp.server.{agent}").below(2),
         Expected::new(Kind::Client, "mcp-bridge", "tools/call echo")
             .below(3)
             .with("toolbus.mcp.server", "everything")
