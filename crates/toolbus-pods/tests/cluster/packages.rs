@@ -113,8 +113,9 @@ async fn a_set_is_installed_once_and_kept() {
     assert_eq!(outcome.output.text, "another\n");
     let left = stage.volume().await;
     assert!(left.len() == 1 && left != sets, "{left:?}");
-    run(&tiny, source, &["toolbus-good"]).await.expect("it runs");
-    assert_eq!(stage.volume().await.len(), 2);
+    let refused = run(&tiny, source, &["toolbus-good"]).await.expect_err("there is no room");
+    assert!(format!("{refused:?}").contains("used a short while ago"), "{refused:?}");
+    assert_eq!(stage.volume().await, left);
     tiny.idle().await;
     stage.end(&runner).await;
 }
