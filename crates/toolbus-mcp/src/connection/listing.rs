@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmcp::model::{
     ClientRequest, ErrorCode, ListPromptsRequest, ListResourceTemplatesRequest,
     ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, Resource, ResourceTemplate,
-    ServerResult,
+    ServerResult, Tool,
 };
 use rmcp::service::ServiceError;
 use serde::Deserialize;
@@ -78,7 +78,9 @@ impl<'a> OfferLister<'a> {
             params: PageCursor(cursor).params(),
             extensions: Default::default(),
         });
-        let page: ToolsPage = read_page(&self.sender.send_listing(request).await?)?;
+        let (written, stand_in) = self.sender.send_listing(request).await?;
+        let mut page: ToolsPage = read_page(&written)?;
+        remove_rejected(&mut page.tools, stand_in);
         Ok((page.tools, page.next_cursor))
     }
 
@@ -130,7 +132,8 @@ impl<'a> OfferLister<'a> {
                 extensions: Default::default(),
             };
             let request = ClientRequest::ListPromptsRequest(request);
-            let page: PromptsPage = read_page(&self.sender.send_listing(request).await?)?;
+            let (written, _) = self.sender.send_listing(request).await?;
+            let page: PromptsPage = read_page(&written)?;
             pages.add_page(&cursor, page.prompts, page.next_cursor);
         }
         Ok(pages.entries)
@@ -216,6 +219,18 @@ struct ToolsPage {
 struct PromptsPage {
     prompts: Vec<RawJson>,
     next_cursor: Option<String>,
+}
+
+/// Removes the tools that rmcp was shown and has taken out, because their schemas ask for headers
+/// that no request can have.
+fn remove_rejected(tools: &mut Vec<RawJson>, stand_in: ServerResult) {
+    let ServerResult::ListToolsResult(accepted) = stand_in else { return };
+    let mut accepted = accepted.tools.into_iter().peekable();
+    tools.retain(|written| match serde_json::from_str::<Tool>(written.text()) {
+        Ok(tool) => accepted.next_if(|accepted| accepted.name == tool.name).is_some(),
+        // It was not shown: whatever is wrong with it, it is not this.
+        Err(_) => true,
+    });
 }
 
 /// Reads a page as its server wrote it.

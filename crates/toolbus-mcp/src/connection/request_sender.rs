@@ -64,16 +64,18 @@ impl RequestSender {
         response
     }
 
-    /// Sends a request for a list, and returns the result as the server wrote it.
+    /// Sends a request for a list, and returns the result as the server wrote it, and what rmcp has
+    /// left of it.
     pub(super) async fn send_listing(
         &self,
         mut request: ClientRequest,
-    ) -> Result<RawJson, ServiceError> {
+    ) -> Result<(RawJson, ServerResult), ServiceError> {
         let tag = CallTag::of_listing();
         request.extensions_mut().insert(tag.clone());
-        self.send(request).await?;
+        let stand_in = self.send(request).await?;
         // What is not set aside is an answer of a kind that nobody asked for.
-        tag.take_result().ok_or(ServiceError::UnexpectedResponse)
+        let written = tag.take_result().ok_or(ServiceError::UnexpectedResponse)?;
+        Ok((written, stand_in))
     }
 
     /// Begins the recording of a request.

@@ -7,7 +7,9 @@
 //! for lists that are read here, definition by definition.
 
 use rmcp::RoleClient;
-use rmcp::model::{CallToolResult, GetExtensions as _, JsonRpcMessage, RequestId, ServerResult};
+use rmcp::model::{
+    CallToolResult, GetExtensions as _, JsonRpcMessage, ListToolsResult, RequestId, ServerResult,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -77,11 +79,16 @@ impl WireState {
 
         match (taken, answers) {
             (Ok(((tag, is_error), result)), Some(id)) => {
+                let result = self.erase_in_raw(result);
                 let stand_in = match is_error {
                     true => ServerResult::CallToolResult(CallToolResult::error(Vec::new())),
-                    false => ServerResult::empty(()),
+                    false => tag
+                        .is_listing()
+                        .then(|| stand_in_of_tools(&result))
+                        .flatten()
+                        .unwrap_or_else(|| ServerResult::empty(())),
                 };
-                tag.set_result(self.erase_in_raw(result));
+                tag.set_result(result);
                 Reading::Message(Box::new(JsonRpcMessage::response(stand_in, id)))
             }
             (Ok(_), None) => Reading::TooManyValues(None),
@@ -136,6 +143,20 @@ impl WireState {
         ]);
         Ok(message.with_member("params", Some(&params)).text().as_bytes().to_vec())
     }
+}
+
+/// What stands in for a list of tools: those that rmcp can read. Over HTTP it repeats arguments of
+/// calls in headers where a tool's schema says so, and takes out tools that say so in a wrong way.
+fn stand_in_of_tools(result: &RawJson) -> Option<ServerResult> {
+    #[derive(Deserialize)]
+    struct Tools<'a> {
+        #[serde(borrow)]
+        tools: Vec<&'a RawValue>,
+    }
+
+    let listed: Tools<'_> = serde_json::from_str(result.text()).ok()?;
+    let tools = listed.tools.into_iter().filter_map(|tool| serde_json::from_str(tool.get()).ok());
+    Some(ListToolsResult::with_all_items(tools.collect()).into())
 }
 
 /// The members of the caller's `_meta` that are about more than its own hop, and those of this one.
