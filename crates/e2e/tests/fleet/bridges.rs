@@ -52,8 +52,10 @@ async fn is_there(toolbus: &Toolbus) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_bridges_that_are_killed_in_turn_lead_no_call_to_a_wrong_session() {
     let Some(vhost) = rabbit::vhost().await else { return };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/counting.py");
-    let servers = Servers::with(&[("counter", json!({"command": "python3", "args": [script]}))]);
+    let script = "../toolbus-mcp/tests/servers/counting.py";
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let counter = json!({"command": "python3", "args": ["-E", "-s", "-B", script]});
+    let servers = Servers::with(&[("counter", counter)]);
     let bus = vhost.amqp_url();
     let mut bridges = [bridge(&bus, &servers).await, bridge(&bus, &servers).await];
 

@@ -19,7 +19,7 @@ use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpRelayRequest, McpRelayResponse};
 use toolbus_wire::message::tool::{ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::{AgentName, InstanceId, McpServerSegment};
-use toolbus_wire::{header, json, topic};
+use toolbus_wire::{Topic, header, json, topic};
 
 use crate::agents::Agent;
 use crate::support::*;
@@ -27,7 +27,8 @@ use crate::support::*;
 /// The entry of a server whose every process is a session of its own.
 pub(crate) fn counting() -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/counting.py");
-    json!({"command": "python3", "args": ["-I", script]})
+    let args: Vec<_> = PYTHON_OPTIONS.into_iter().chain([script]).collect();
+    json!({"command": "python3", "args": args})
 }
 
 /// What a call of a counting server tells.
@@ -88,6 +89,27 @@ async fn count(agent: &Agent, who: &str) -> Count {
     serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"))
 }
 
+/// A call of which only the reply counts.
+struct SentCall {
+    topic: Topic,
+    call_id: String,
+    envelope: Envelope,
+}
+
+impl SentCall {
+    async fn reply(self, requester: &Requester, limit: Duration) -> Envelope {
+        let request = requester::Request {
+            may_repeat: false,
+            topic: &self.topic,
+            workers: None,
+            call_id: &self.call_id,
+            envelope: self.envelope,
+            context: CallContext::until(Deadline::after(limit)),
+        };
+        requester.request(request).await.unwrap()
+    }
+}
+
 /// A call as RockBot makes it: to whichever bridge takes it.
 async fn count_as_rockbot(requester: &Requester, named: bool) -> Count {
     let body = ToolInvokeRequest {
@@ -100,15 +122,8 @@ async fn count_as_rockbot(requester: &Requester, named: bool) -> Count {
     if named {
         envelope = envelope.with_header(header::MCP_SERVER, "counter");
     }
-    let request = requester::Request {
-        may_repeat: false,
-        topic: &topic::TOOL_INVOKE_MCP,
-        workers: None,
-        call_id: &body.tool_call_id,
-        envelope,
-        context: CallContext::until(Deadline::after(PATIENCE)),
-    };
-    let reply = requester.request(request).await.unwrap();
+    let sent = SentCall { topic: topic::TOOL_INVOKE_MCP, call_id: body.tool_call_id, envelope };
+    let reply = sent.reply(requester, PATIENCE).await;
     let response: ToolInvokeResponse = json::read(&reply.body).unwrap();
     serde_json::from_str(&response.content.unwrap()).unwrap()
 }
@@ -196,8 +211,10 @@ async fn bridges_with_different_servers_serve_one_agent() {
 
     // Whichever of them is asked, a name is one server.
     let register = |name: &str| {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/counting.py");
-        json!({"server_name": name, "type": "stdio", "command": "python3", "args": ["-I", script]})
+        let mut entry = counting();
+        entry["server_name"] = json!(name);
+        entry["type"] = json!("stdio");
+        entry
     };
     for name in ["one", "two", "one", "two"] {
         let told = agent.told("mcp_register_server", register(name)).await;
@@ -234,15 +251,12 @@ async fn count_until(requester: &Requester, session: &str, until: &Path) -> Coun
         params: RawJson::of(&json!({"name": "count", "arguments": arguments})),
     };
     let envelope = Envelope::of(&body, requester.agent().as_str());
-    let request = requester::Request {
-        may_repeat: false,
-        topic: &topic::mcp_server(&AgentName::standard(), &McpServerSegment::of("counter")),
-        workers: None,
-        call_id: &call_id,
+    let sent = SentCall {
+        topic: topic::mcp_server(&AgentName::standard(), &McpServerSegment::of("counter")),
+        call_id,
         envelope: envelope.with_header(header::SESSION, session),
-        context: CallContext::until(Deadline::after(4 * PATIENCE)),
     };
-    let reply = requester.request(request).await.unwrap();
+    let reply = sent.reply(requester, 4 * PATIENCE).await;
     let response: McpRelayResponse = json::read(&reply.body)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&reply.body)));
     let result = response.result.to_value(1_000).unwrap();
