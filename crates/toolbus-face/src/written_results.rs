@@ -157,14 +157,19 @@ fn read_stand_in(event: &[u8]) -> Option<StandIn> {
 impl StandIn {
     /// The event with the result in it.
     fn fill(&self, event: &Bytes, result: &RawJson) -> Vec<Bytes> {
-        let mut result = result.clone();
-        for name in ERA_MEMBERS {
-            let (wanted, given) = (self.placeholder.member(name), result.member(name));
+        let [wanted, given] =
+            [&self.placeholder, result].map(|of| ERA_MEMBERS.map(|name| of.member(name)));
+        let changes = ERA_MEMBERS.into_iter().zip(wanted.iter().zip(&given));
+        let changes = changes.filter_map(|(name, (wanted, given))| {
             // A client of the older era has no such members.
-            if given.is_some() != wanted.is_some() && (given.is_none() || name == "resultType") {
-                result = result.with_member(name, wanted.as_ref());
-            }
-        }
+            let is_other = given.is_some() != wanted.is_some();
+            let has_to_go = given.is_none() || name == "resultType";
+            (is_other && has_to_go).then_some((name, wanted.as_ref()))
+        });
+        let changes: Vec<_> = changes.collect();
+        // It may be long, so it is copied once at most.
+        let result =
+            if changes.is_empty() { result.clone() } else { result.with_members(&changes) };
         vec![event.slice(..self.from), on_one_line(result), event.slice(self.to..)]
     }
 }

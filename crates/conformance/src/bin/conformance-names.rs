@@ -3,9 +3,11 @@
 //! only. It ends with its standard input.
 //!
 //! The official suite looks for tools by the names that a server gives them, and `/mcp` offers them
-//! as `server__tool`. Nothing else is changed: not the order of events, no status and no header but
-//! those that name a tool or the length of the text.
+//! as `server__tool`, beside the tools of others, which keep their names. Nothing else is changed:
+//! not the order of events, no status and no header but those that name a tool or the length of the
+//! text.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -16,6 +18,7 @@ use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// Longest body of a request, in bytes.
@@ -27,7 +30,11 @@ struct Proxy {
     client: reqwest::Client,
     url: String,
     prefix: String,
+    /// The names that clients were shown without the prefix.
+    shortened: ShortNames,
 }
+
+type ShortNames = Arc<Mutex<HashSet<Vec<u8>>>>;
 
 impl Proxy {
     async fn forward(&self, request: Request) -> anyhow::Result<Response> {
@@ -48,7 +55,13 @@ impl Proxy {
         let mut headers = response.headers().clone();
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
-        let shortened = Shortened { response, prefix: self.prefix.clone(), held: Vec::new() };
+        let shortened = Shortened {
+            response,
+            prefix: self.prefix.clone(),
+            held: Vec::new(),
+            name: None,
+            names: Arc::clone(&self.shortened),
+        };
         let body = Body::from_stream(stream::try_unfold(shortened, Shortened::next));
         Ok((status, headers, body).into_response())
     }
@@ -61,7 +74,11 @@ impl Proxy {
             return None;
         }
         let name = message["params"].get_mut("name")?;
-        let long = format!("{}{}", self.prefix, name.as_str()?);
+        let short = name.as_str()?;
+        if !self.shortened.lock().contains(short.as_bytes()) {
+            return None;
+        }
+        let long = format!("{}{short}", self.prefix);
 
         // One that says something else than the body has to arrive as it is, and be refused.
         let repeats =
@@ -81,6 +98,9 @@ struct Shortened {
     prefix: String,
     /// The end of what came last, where the prefix may begin.
     held: Vec<u8>,
+    /// As much of a name as came after a prefix, until its last character.
+    name: Option<Vec<u8>>,
+    names: ShortNames,
 }
 
 impl Shortened {
@@ -96,10 +116,15 @@ impl Shortened {
         let mut rest = self.held.as_slice();
         while let Some((first, others)) = rest.split_first() {
             if let Some(after) = rest.strip_prefix(prefix) {
+                self.name = Some(Vec::new());
                 rest = after;
             } else if prefix.starts_with(rest) {
                 break;
             } else {
+                match &mut self.name {
+                    Some(name) if is_in_name(*first) => name.push(*first),
+                    name => self.names.lock().extend(name.take()),
+                }
                 out.push(*first);
                 rest = others;
             }
@@ -108,6 +133,10 @@ impl Shortened {
         self.held = rest.to_vec();
         Ok(Some((Bytes::from(out), self)))
     }
+}
+
+fn is_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
 async fn handle(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
@@ -126,7 +155,8 @@ async fn main() -> anyhow::Result<()> {
     // Nothing of TLS is used, and the client wants a provider all the same. One may be there.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build()?;
-    let proxy = Proxy { client, url: url.clone(), prefix: prefix.clone() };
+    let (url, prefix) = (url.clone(), prefix.clone());
+    let proxy = Proxy { client, url, prefix, shortened: ShortNames::default() };
     let router = Router::new().fallback(handle).with_state(Arc::new(proxy));
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     let ended = async {

@@ -123,6 +123,33 @@ async fn each_tool_is_called_by_a_name_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_caller_waits_as_long_as_the_server_and_the_tool_are_granted() {
+    let folder = tempfile::tempdir().unwrap();
+    let [server_granted, tool_granted] = [Duration::from_mins(5), Duration::from_mins(10)];
+    let mut entry = hostile(folder.path(), "good");
+    entry["timeoutMs"] = json!(server_granted.as_millis());
+    entry["toolTimeoutMs"] = json!({"echo": tool_granted.as_millis()});
+    let agent = agent(start(json!({"good": entry})).await).await;
+    agent.until_tools(3).await;
+
+    let waits_for = |tool: &str, arguments: Value| {
+        let Value::Object(arguments) = arguments else { panic!("no object: {arguments}") };
+        agent.registry.find(tool).unwrap().timeout(&arguments)
+    };
+    let through = |tool: &str| {
+        waits_for("mcp_invoke_tool", json!({"server_name": "good", "tool_name": tool}))
+    };
+    // With a time for the answer on its way.
+    let is_granted = |waits: Duration, granted: Duration| {
+        assert!(waits > granted && waits < granted * 5 / 4, "{waits:?} of {granted:?}");
+    };
+    is_granted(waits_for("good__echo", json!({})), tool_granted);
+    is_granted(through("echo"), tool_granted);
+    is_granted(through("env"), server_granted);
+    agent.end().await;
+}
+
+#[tokio::test]
 async fn a_tool_is_as_rich_as_its_server_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let agent = agent(start(servers(folder.path(), &[("rich", "rich")])).await).await;
