@@ -1,6 +1,6 @@
-//! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, a metrics
-//! store, our own services as processes, and a Python whose scripts reach the test; and a place
-//! that keeps the spans of a test.
+//! Real parts for tests: a private RabbitMQ node, PostgreSQL, MCP servers, a telemetry collector, a
+//! metrics store, our own services as processes, and a Python whose scripts reach the test; and a
+//! place that keeps the spans of a test.
 //!
 //! Everything that is started here is ended here: at drop, and by a small guard process when the
 //! test process dies without dropping anything. Nothing of the machine is shared or changed: ports
@@ -22,6 +22,7 @@ pub mod mcp;
 pub mod oidc;
 pub mod openrouter;
 pub mod otlp;
+pub mod postgres;
 pub mod process;
 pub mod prometheus;
 pub mod rabbit;

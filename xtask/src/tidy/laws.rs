@@ -16,6 +16,8 @@ const LAYERS: &[&[&str]] = &[
     &["toolbus-bus", "toolbus-rabbitmq"],
     // tools
     &["toolbus-tools"],
+    // state
+    &["toolbus-store"],
     // providers
     &["toolbus-mcp-agent", "toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
     // doors
@@ -35,9 +37,11 @@ pub(super) const DEVELOPMENT: &[&str] =
     &["toolbus-testkit", "chaos", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
-const RESERVED: [(&str, &[&str]); 7] = [
+const RESERVED: [(&str, &[&str]); 8] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "chaos", "conformance", "e2e"]),
+    // Its users have it from there.
+    ("sqlx", &["toolbus-store"]),
     ("kube", &["toolbus-pods"]),
     ("kube-client", &["toolbus-pods"]),
     ("kube-runtime", &["toolbus-pods"]),

@@ -1,0 +1,94 @@
+//! Where state is kept.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use sqlx::any::AnyConnectOptions;
+
+/// Where state is kept. Its text form has no password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file of SQLite on this host. It is made where there is none, with its folder, for its
+    /// owner only.
+    Sqlite(PathBuf),
+    /// A database of PostgreSQL, by its URL.
+    Postgres(String),
+}
+
+/// A text that names no place for state. It is not quoted: it may have a password in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LocationError(&'static str);
+
+impl Location {
+    pub(crate) fn connect_options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
+        match self {
+            Self::Sqlite(path) => sqlite_url(path)?.parse(),
+            Self::Postgres(url) => url.parse(),
+        }
+    }
+}
+
+/// The URL of a file, which is made where there is none.
+fn sqlite_url(path: &Path) -> Result<String, sqlx::Error> {
+    let path = path.to_str().ok_or_else(|| {
+        sqlx::Error::Configuration("the path of the state is not valid UTF-8".into())
+    })?;
+    let mut url = String::from("sqlite://");
+    for byte in path.bytes() {
+        match byte {
+            b'?' | b'#' | b'%' => url.push_str(&format!("%{byte:02X}")),
+            _ => url.push(char::from(byte)),
+        }
+    }
+    Ok(url + "?mode=rwc")
+}
+
+impl FromStr for Location {
+    type Err = LocationError;
+
+    /// `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path {
+                "" => Err(LocationError("the file of SQLite has no name")),
+                _ => Ok(Self::Sqlite(path.into())),
+            };
+        }
+        if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+            return Err(LocationError("expected sqlite:PATH or postgres://USER@HOST/DATABASE"));
+        }
+        match AnyConnectOptions::from_str(text) {
+            Ok(options) if options.database_url.has_host() => Ok(Self::Postgres(text.to_owned())),
+            _ => Err(LocationError("the URL of PostgreSQL cannot be read")),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => match AnyConnectOptions::from_str(url) {
+                Ok(options) => {
+                    let url = options.database_url;
+                    let host = url.host_str().unwrap_or_default();
+                    let port = url.port().unwrap_or(5432);
+                    write!(f, "postgres://{host}:{port}{}", url.path())
+                }
+                Err(_) => f.write_str("postgres"),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

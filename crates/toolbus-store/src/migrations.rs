@@ -1,0 +1,146 @@
+//! Migrations: how the tables of a crate became what they are.
+
+use sha2::{Digest as _, Sha256};
+use sqlx::{AnyConnection, AssertSqlSafe};
+
+use crate::{Error, Location};
+
+/// The store's own tables.
+pub(crate) const OWN: Migrations = Migrations {
+    owner: "store",
+    steps: &[Migration {
+        version: 1,
+        sql: "CREATE TABLE leases (
+                  name TEXT PRIMARY KEY,
+                  holder TEXT NOT NULL,
+                  until_ms BIGINT NOT NULL,
+                  token BIGINT NOT NULL
+              )",
+    }],
+};
+
+/// One at a time, whichever host it is on: a number of ours among PostgreSQL's advisory locks.
+const POSTGRES_LOCK: i64 = 0x0074_6f6f_6c62_7573;
+
+/// The migrations of one crate, in the order in which they are applied.
+#[derive(Debug, Clone, Copy)]
+pub struct Migrations {
+    /// Whose tables: the crate's name without `toolbus-`. Its tables begin with it, or are named as
+    /// nobody else's.
+    pub owner: &'static str,
+    /// What to do, by rising versions. What was released is never changed.
+    pub steps: &'static [Migration],
+}
+
+/// One step, which is done as a whole or not at all.
+#[derive(Debug, Clone, Copy)]
+pub struct Migration {
+    /// 1 for the first.
+    pub version: i64,
+    /// Statements, with `;` between them. A column of bytes is a `BLOB`.
+    pub sql: &'static str,
+}
+
+impl Migration {
+    fn digest(&self) -> String {
+        Sha256::digest(self.sql).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn sql_for(&self, location: &Location) -> String {
+        match location {
+            Location::Sqlite(_) => self.sql.to_owned(),
+            Location::Postgres(_) => self.sql.replace(" BLOB", " BYTEA"),
+        }
+    }
+}
+
+/// Applies what is missing, all of it or nothing.
+pub(crate) async fn apply(
+    connection: &mut AnyConnection,
+    location: &Location,
+    all: &[Migrations],
+) -> Result<(), Error> {
+    begin(connection, location).await?;
+    match apply_missing(connection, location, all).await {
+        Ok(()) => {
+            sqlx::raw_sql("COMMIT").execute(connection).await?;
+            Ok(())
+        }
+        Err(error) => {
+            // It is the first error that counts.
+            let _ = sqlx::raw_sql("ROLLBACK").execute(connection).await;
+            Err(error)
+        }
+    }
+}
+
+async fn begin(connection: &mut AnyConnection, location: &Location) -> Result<(), sqlx::Error> {
+    match location {
+        Location::Sqlite(_) => {
+            sqlx::raw_sql("BEGIN IMMEDIATE").execute(connection).await?;
+        }
+        Location::Postgres(_) => {
+            sqlx::raw_sql("BEGIN").execute(&mut *connection).await?;
+            let lock = format!("SELECT pg_advisory_xact_lock({POSTGRES_LOCK})");
+            sqlx::raw_sql(AssertSqlSafe(lock)).execute(connection).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn apply_missing(
+    connection: &mut AnyConnection,
+    location: &Location,
+    all: &[Migrations],
+) -> Result<(), Error> {
+    sqlx::raw_sql(
+        "CREATE TABLE IF NOT EXISTS migrations (
+             owner TEXT NOT NULL,
+             version BIGINT NOT NULL,
+             digest TEXT NOT NULL,
+             PRIMARY KEY (owner, version)
+         )",
+    )
+    .execute(&mut *connection)
+    .await?;
+
+    for Migrations { owner, steps } in all {
+        let applied: Vec<(i64, String)> = sqlx::query_as(
+            "SELECT version, digest FROM migrations WHERE owner = $1 ORDER BY version",
+        )
+        .bind(*owner)
+        .fetch_all(&mut *connection)
+        .await?;
+        check_applied(owner, steps, &applied)?;
+
+        for step in steps.iter().skip(applied.len()) {
+            sqlx::raw_sql(AssertSqlSafe(step.sql_for(location))).execute(&mut *connection).await?;
+            sqlx::query("INSERT INTO migrations (owner, version, digest) VALUES ($1, $2, $3)")
+                .bind(*owner)
+                .bind(step.version)
+                .bind(step.digest())
+                .execute(&mut *connection)
+                .await?;
+            tracing::info!(owner, version = step.version, "the state's tables were brought up");
+        }
+    }
+    Ok(())
+}
+
+/// Checks that what was applied is the beginning of what there is.
+fn check_applied(
+    owner: &'static str,
+    steps: &[Migration],
+    applied: &[(i64, String)],
+) -> Result<(), Error> {
+    for (at, (version, digest)) in applied.iter().enumerate() {
+        let Some(step) = steps.get(at) else {
+            let known = steps.last().map_or(0, |last| last.version);
+            return Err(Error::Newer { owner, found: *version, known });
+        };
+        if step.version != *version || step.digest() != *digest {
+            return Err(Error::ChangedMigration { owner, version: *version });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Who waits for a change is woken by it, in this process and in others.
+
+use tokio::time::timeout;
+use toolbus_store::Error;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn a_change_wakes_who_waits_here_and_elsewhere() {
+    for place in Place::all().await {
+        let (here, elsewhere) = (place.open().await, place.open().await);
+        let mut near = here.changes("notes");
+        let mut far = elsewhere.changes("notes");
+        // What was missed before it was listened to is told as a change, too.
+        for id in 1..=3 {
+            near.mark_unchanged();
+            note(&here, id, "x").await.unwrap();
+            timeout(PATIENCE, near.changed()).await.expect("a change here").unwrap();
+            let is_seen = async {
+                loop {
+                    if ids(&elsewhere).await.len() == usize::try_from(id).unwrap() {
+                        break;
+                    }
+                    far.changed().await.unwrap();
+                }
+            };
+            timeout(PATIENCE, is_seen).await.expect("a change elsewhere");
+        }
+        here.close().await;
+        elsewhere.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_undone_is_no_change() {
+    let place = Place::sqlite();
+    let store = place.open().await;
+    note(&store, 1, "x").await.unwrap();
+    let mut changes = store.changes("notes");
+    changes.mark_unchanged();
+    assert!(matches!(note(&store, 1, "again").await, Err(Error::Conflict(_))));
+    assert!(!changes.has_changed().unwrap());
+    store.close().await;
+}
