@@ -23,6 +23,8 @@ const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Fleet {
     toolbus: Toolbus,
     is_embedded: bool,
+    /// How the memory of scripts is bounded that run in this process.
+    scripts_memory: Option<&'static str>,
 }
 
 /// How a command takes part in a fleet.
@@ -72,13 +74,16 @@ impl Fleet {
         }
 
         let is_embedded = settings.bus.url.is_none();
+        let mut scripts_memory = None;
         let builder = if is_embedded {
-            embed_services(builder, settings, &context.health).await
+            let runner = find_runner(&settings.scripts, &context.health).await;
+            scripts_memory = runner.memory_accounting();
+            embed_services(builder, settings, runner)
         } else {
             let bus = join_bus(&settings.bus, context, start).await?;
             builder.bus(bus).scripts(Scripts::remote())
         };
-        Ok(Self { toolbus: builder.open().await?, is_embedded })
+        Ok(Self { toolbus: builder.open().await?, is_embedded, scripts_memory })
     }
 
     /// The agent and what it calls.
@@ -93,6 +98,12 @@ impl Fleet {
         self.is_embedded
     }
 
+    /// How the memory of scripts is bounded that run in this process, if any do.
+    #[must_use]
+    pub fn scripts_memory(&self) -> Option<&'static str> {
+        self.scripts_memory
+    }
+
     /// Stops what lives here, with `grace` for calls that run, and leaves the bus.
     pub async fn stop(self, grace: Duration) {
         self.toolbus.close_within(grace).await;
@@ -101,12 +112,11 @@ impl Fleet {
 }
 
 /// The same with the services of the other binaries, as the settings want them.
-async fn embed_services(
+fn embed_services(
     builder: ToolbusBuilder,
     settings: &Settings,
-    health: &Health,
+    runner: Arc<dyn Runner>,
 ) -> ToolbusBuilder {
-    let runner = find_runner(&settings.scripts, health).await;
     let scripts = Scripts::local(runner).concurrency(settings.scripts.max_concurrent);
     builder.scripts(scripts).mcp(McpServers::settings(settings.mcp.clone()))
 }

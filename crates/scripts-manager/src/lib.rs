@@ -52,6 +52,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     };
 
     let name = runner.name();
+    let memory = runner.memory_accounting();
     let instance = InstanceId::parse(&context.identity.instance)?;
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
     let fair = Arc::new(FairRunner::new(runner, shares));
@@ -66,7 +67,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         Some(pods) => serde_json::json!({
             "runner": name, "warm": pods.warm(), "network_policy": pods.policy(),
         }),
-        None => serde_json::json!({"runner": name}),
+        None => serde_json::json!({"runner": name, "memory": memory}),
     });
     ready.set(State::Up);
     tracing::info!(runner = name, ?shares, "serving scripts");

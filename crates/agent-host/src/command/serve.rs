@@ -43,7 +43,8 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
 
-    set_status(&context, toolbus, face.as_ref().map(FaceServer::address));
+    let face_address = face.as_ref().map(FaceServer::address);
+    set_status(&context, toolbus, face_address, fleet.scripts_memory());
     ready.set(State::Up);
     tracing::info!(agent = %toolbus.name(), "serving tool calls");
 
@@ -62,7 +63,12 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
 }
 
 /// What `/status` tells of the agent.
-fn set_status(context: &Context, toolbus: &Toolbus, face: Option<SocketAddr>) {
+fn set_status(
+    context: &Context,
+    toolbus: &Toolbus,
+    face: Option<SocketAddr>,
+    scripts_memory: Option<&'static str>,
+) {
     let toolbus = toolbus.clone();
     context.health.describe(move || {
         let tools: Vec<_> =
@@ -76,6 +82,9 @@ fn set_status(context: &Context, toolbus: &Toolbus, face: Option<SocketAddr>) {
             serde_json::json!({"agent": toolbus.name(), "tools": tools, "mcpServers": servers});
         if !away.is_empty() {
             status["mcpServersAway"] = away.into();
+        }
+        if let Some(memory) = scripts_memory {
+            status["scripts"] = serde_json::json!({"memory": memory});
         }
         if let Some(face) = face {
             status["mcpFace"] = face.to_string().into();

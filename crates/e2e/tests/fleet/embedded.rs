@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_testkit::mcp as servers;
-use toolbus_testkit::process::{Launch, Process, binary};
+use toolbus_testkit::process::{Launch, Process, Service, binary};
+use toolbus_testkit::rabbit;
 
 use crate::support::*;
 
@@ -37,6 +38,26 @@ async fn the_same_calls_work_in_one_process() {
     let run = tools.run(LIMIT).await.unwrap();
     assert!(run.status.success(), "{run:?}");
     assert!(run.stdout.contains("\nmcp_invoke_tool ") && run.stdout.contains("  marks: mark"));
+}
+
+#[tokio::test]
+async fn how_the_memory_of_scripts_is_bounded_is_in_the_status() {
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let mut agent = Launch::new("agent-host").arg("serve").start().unwrap();
+    agent.ready(LIMIT).await.unwrap();
+    let manager = scripts(&vhost.amqp_url()).await;
+
+    let details = async |service: &Service| {
+        let (_, status) = service.look("/status").await.unwrap();
+        serde_json::from_str::<Value>(&status).unwrap()["details"].clone()
+    };
+    let told = [
+        details(&agent).await["scripts"]["memory"].clone(),
+        details(&manager).await["memory"].clone(),
+    ];
+
+    assert_eq!(told[0], told[1]);
+    assert!(told[0] == "control group" || told[0] == "sampled", "{told:?}");
 }
 
 #[tokio::test]
