@@ -80,9 +80,10 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
 
     // A part of the grace stays for leaving the bus.
     let grace = settings.shutdown.grace.duration() * 4 / 5;
-    fair.close_queue_at(Instant::now() + grace / 2);
+    let queue_end = Instant::now() + grace / 2;
+    fair.close_queue_at(queue_end);
     if let Some(pods) = &pods {
-        pods.detach_dropped_runs();
+        pods.prepare_stop(queue_end);
     }
     worker.stop(grace).await;
 
@@ -107,10 +108,7 @@ async fn start_runner(
     match settings.runner {
         RunnerKind::Local => Ok((settings.scripts.runner().await?, None)),
         RunnerKind::Kubernetes => {
-            let max_concurrent = usize::from(settings.scripts.max_concurrent.get());
-            let runner =
-                KubernetesRunner::start_inferred(settings.kubernetes.clone(), max_concurrent)
-                    .await?;
+            let runner = KubernetesRunner::start_inferred(settings.kubernetes.clone()).await?;
             Ok((Arc::new(runner.clone()), Some(runner)))
         }
     }

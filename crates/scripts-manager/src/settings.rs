@@ -14,10 +14,10 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::fair_runner::Shares;
 use toolbus_tools::grant::settings::GrantCheckSettings;
 
-/// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
-/// broker, and when this process is killed other managers have to find out whether they had run: so
+/// Most scripts that wait here beside those that run; the others wait in the broker's queue, where
+/// any manager may take them. When this process is killed, those here have an unknown outcome: so
 /// not many.
-const WAITING_PER_PLACE_MAX: usize = 4;
+const WAITING_MAX: usize = 8;
 
 /// Settings of `scripts-manager`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -56,19 +56,19 @@ pub struct AgentsSettings {
     /// Scripts of one agent that run at a time. Without it: half of `scripts.max_concurrent`.
     #[schemars(range(min = 1, max = 256))]
     pub max_concurrent: Option<NonZeroU16>,
-    /// Scripts of one agent that may wait for their turn. Without it: as many as may run at a time,
-    /// of all agents.
+    /// Scripts of one agent that may wait for their turn at a manager, beside those that run.
+    /// Without it: as many as wait there, of all agents, which are as many as may run at a time, up
+    /// to eight. More wait in the broker's queue, in their order.
     #[schemars(range(max = 1000))]
     pub max_waiting: Option<u16>,
 }
 
 impl Settings {
-    /// How many requests are taken at a time: one more than may run and wait, so that it can be
-    /// refused as busy.
+    /// How many requests are taken at a time: as many as may run, and a few that wait.
     #[must_use]
     pub fn concurrency(&self) -> NonZeroU16 {
         let Shares { running, waiting, .. } = self.agents.shares(self.scripts.max_concurrent);
-        let concurrency = u16::try_from(running + waiting + 1).unwrap_or(u16::MAX);
+        let concurrency = u16::try_from(running + waiting).unwrap_or(u16::MAX);
         NonZeroU16::new(concurrency).unwrap_or(NonZeroU16::MIN)
     }
 }
@@ -78,11 +78,12 @@ impl AgentsSettings {
     pub(crate) fn shares(&self, places: NonZeroU16) -> Shares {
         let running = usize::from(places.get());
         let of_one = self.max_concurrent.map_or(running.div_ceil(2), |max| max.get().into());
+        let waiting = running.min(WAITING_MAX);
         Shares {
             running,
             running_of_one: of_one.min(running),
-            waiting: running * WAITING_PER_PLACE_MAX,
-            waiting_of_one: self.max_waiting.map_or(running, usize::from),
+            waiting,
+            waiting_of_one: self.max_waiting.map_or(waiting, usize::from),
         }
     }
 }

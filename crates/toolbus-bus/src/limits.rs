@@ -9,11 +9,16 @@ use std::num::NonZeroU16;
 
 use crate::{requester, responder, slot};
 
-/// What a responder holds that runs so many calls at a time, and how many bytes of it.
+/// What a responder holds that runs so many calls at a time and has so many bytes for large
+/// requests, and how many bytes of it.
 #[must_use]
-pub const fn responder_parts(concurrency: NonZeroU16) -> [(&'static str, usize); 7] {
+pub const fn responder_parts(
+    concurrency: NonZeroU16,
+    large_requests_bytes: usize,
+) -> [(&'static str, usize); 7] {
+    let requests = responder::requests_bytes_max(concurrency, large_requests_bytes);
     [
-        ("requests that are handed out", responder::requests_bytes_max(concurrency)),
+        ("requests that are handed out", requests),
         ("control messages that are fetched ahead", 2 * responder::CONTROL_FLOW.bytes_max()),
         ("outcomes of calls that have ended", responder::OUTCOMES_BYTES_MAX),
         ("keys of calls whose outcomes had to go", responder::KNOWN_BYTES_MAX),
@@ -23,10 +28,11 @@ pub const fn responder_parts(concurrency: NonZeroU16) -> [(&'static str, usize);
     ]
 }
 
-/// How many bytes a responder holds that runs so many calls at a time.
+/// How many bytes a responder holds that runs so many calls at a time and has so many bytes for
+/// large requests.
 #[must_use]
-pub const fn responder_bytes_max(concurrency: NonZeroU16) -> usize {
-    let parts = responder_parts(concurrency);
+pub const fn responder_bytes_max(concurrency: NonZeroU16, large_requests_bytes: usize) -> usize {
+    let parts = responder_parts(concurrency, large_requests_bytes);
     let mut sum = 0;
     let mut next = 0;
 

@@ -53,6 +53,7 @@ pub use outcome_memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use parked::ParkedCalls;
 use queries::CallQueries;
 use questions::{Asks, OpenQuestions};
+pub use room::LARGE_REQUESTS_BYTES;
 use room::RequestRoom;
 pub(crate) use room::requests_bytes_max;
 use worker::{RequestHandler, Worker};
@@ -277,6 +278,9 @@ pub struct Listen {
     pub instance: InstanceId,
     /// How many calls run at a time. Of those that were parked and go on, as many run beside them.
     pub concurrency: NonZeroU16,
+    /// How many bytes its requests of more than 64 KiB may have together. One that finds no room
+    /// is refused as busy, so this is at least one of the largest.
+    pub large_requests_bytes: usize,
 }
 
 /// A service at work. Stop it with [`Responder::stop`].
@@ -397,7 +401,7 @@ impl<S: Service> PreparedResponder<S> {
             memory,
             clocks,
             cancels,
-            room: RequestRoom::new(listen.concurrency),
+            room: RequestRoom::new(listen.concurrency, listen.large_requests_bytes),
             outbox: outbox.clone(),
             heartbeats: heartbeats.clone(),
             asks,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::DropGuard;
-use toolbus_bus::responder::{Listen, MultiQueueResponder, Responder};
+use toolbus_bus::responder::{LARGE_REQUESTS_BYTES, Listen, MultiQueueResponder, Responder};
 use toolbus_bus::{Bus, Flow, SubscribeError, Topic};
 use toolbus_mcp_agent::AnnouncedServers;
 use toolbus_tools::{CallError, GrantCheck};
@@ -117,6 +117,7 @@ impl Bridge {
             subscription,
             instance: instance.clone(),
             concurrency,
+            large_requests_bytes: LARGE_REQUESTS_BYTES,
         };
         let services = ServerRequests::new(&set, &elsewhere, &source, registration, &grants);
 

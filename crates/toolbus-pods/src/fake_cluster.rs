@@ -81,13 +81,6 @@ impl FakeCluster {
         let patch = json!({"spec": {"renewTime": time}});
         self.state.lock().patch(&lease_of(manager), &patch).expect("a Lease");
     }
-
-    /// Writes into a manager's Lease that a call waits.
-    pub(crate) fn note(&self, manager: &str, call: &str) {
-        let name = format!("waiting.toolbus.dev/{call}");
-        let patch = json!({"metadata": {"annotations": {name: ""}}});
-        self.state.lock().patch(&lease_of(manager), &patch).expect("a Lease");
-    }
 }
 
 fn lease_of(manager: &str) -> (String, String) {

@@ -12,33 +12,27 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::errors;
 use crate::owner_lease::OwnerLease;
 use crate::pod_spec::MANAGER;
 use crate::requests::with_retry;
-use crate::{errors, waiting_notes};
 
 /// The interval of renewals, and of observations of the others.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// A manager whose Lease did not change for so long, while we looked, is dead.
 pub(crate) const LEASE_TIMEOUT: Duration = Duration::from_secs(25);
-/// How long the Lease of a dead manager stays for the notes in it: calls that it had come again
-/// when the broker has noticed its end, a minute or two later at the most.
-pub(crate) const NOTES_TTL: Duration = Duration::from_secs(600);
 /// Observations further apart than this prove nothing.
 const OBSERVATION_INTERVAL_MAX: Duration = Duration::from_secs(15);
 
 /// The Leases of a namespace, on behalf of one manager.
 pub(crate) struct ManagerLeases {
-    pub(crate) leases: Api<Lease>,
+    leases: Api<Lease>,
     /// The id of this manager.
-    pub(crate) manager: String,
+    manager: String,
     owner: OwnerLease,
-    /// Annotations of our Lease that are of no use any more from this moment on.
-    pub(crate) stale_annotations: Mutex<Vec<(Instant, String)>>,
     /// What time it is to people: nothing is decided by it.
     pub(crate) wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -49,31 +43,22 @@ pub(crate) struct ManagerLease {
     version: String,
     name: String,
     uid: String,
-    /// There are notes of calls that wait.
-    pub(crate) has_notes: bool,
 }
 
 impl ManagerLeases {
     /// `owner` is updated by each [`ManagerLeases::list_all`].
     pub(crate) fn new(client: Client, namespace: &str, manager: &str, owner: OwnerLease) -> Self {
         let leases = Api::namespaced(client, namespace);
-        Self {
-            leases,
-            manager: manager.to_owned(),
-            owner,
-            stale_annotations: Mutex::default(),
-            wall: Arc::new(Timestamp::now),
-        }
+        Self { leases, manager: manager.to_owned(), owner, wall: Arc::new(Timestamp::now) }
     }
 
     /// Renews the Lease of this manager, or creates it.
     pub(crate) async fn renew(&self) -> Result<(), kube::Error> {
         let name = self.lease_name();
         let now = format!("{:.6}", (self.wall)());
-        let (annotations, forgotten) = self.take_stale_annotations();
         let owners = self.owner.references();
         let renewal = json!({
-            "metadata": {"annotations": annotations, "ownerReferences": owners},
+            "metadata": {"ownerReferences": owners},
             "spec": {"renewTime": now},
         });
         let patch = Patch::Merge(&renewal);
@@ -81,11 +66,7 @@ impl ManagerLeases {
 
         match with_retry(|| self.leases.patch(&name, &parameters, &patch)).await {
             Err(error) if errors::is_not_found(&error) => {}
-            Err(error) => {
-                self.stale_annotations.lock().extend(forgotten);
-                return Err(error);
-            }
-            Ok(_) => return Ok(()),
+            renewed => return renewed.map(drop),
         }
 
         let lease = serde_json::from_value(json!({
@@ -125,7 +106,6 @@ impl ManagerLeases {
                 version: lease.resource_version()?,
                 name: lease.name_any(),
                 uid: lease.uid()?,
-                has_notes: waiting_notes::has_notes(&lease),
             })
         });
 
@@ -142,13 +122,8 @@ impl ManagerLeases {
     }
 
     /// Deletes the Lease of this manager as it ends, so that the others need not wait for its
-    /// expiry. Keeps it where it has notes of calls that it gives back; then its end is noticed
-    /// later.
+    /// expiry.
     pub(crate) async fn delete_own(&self) -> Result<(), kube::Error> {
-        let own = |seen: &&ManagerLease| seen.manager == self.manager;
-        if self.list_all().await?.iter().find(own).is_some_and(|seen| seen.has_notes) {
-            return Ok(());
-        }
         self.delete_lease(&self.lease_name(), &DeleteParams::default()).await
     }
 
@@ -206,11 +181,6 @@ impl LivenessTracker {
         }
 
         dead
-    }
-
-    /// How long a manager has been silent.
-    pub(crate) fn silence_of(&self, manager: &str, now: Instant) -> Duration {
-        self.known.get(manager).map_or(Duration::ZERO, |(_, since)| now - *since)
     }
 
     /// Forgets the last observation, after one that failed.

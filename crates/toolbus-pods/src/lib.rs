@@ -6,7 +6,7 @@
 //! observes what shows nowhere else. `redelivery` resumes redelivered calls, and scripts that were
 //! cut off from their manager; `start_detection` detects whether they started, and `release`
 //! deletes the pods of those that did not. `python/supervisor.py` is the pod's first process.
-//! `reaper`, `leases` and `waiting_notes` handle the pods of managers that are dead, and
+//! `reaper` and `leases` handle the pods of managers that are dead, and
 //! `owner_lease` those of an installation that was removed. `connect` is the connection to the
 //! cluster, and `requests` its timeouts and retries.
 //!
@@ -40,7 +40,6 @@ mod runner;
 mod script_session;
 pub mod settings;
 mod start_detection;
-mod waiting_notes;
 mod warm_claim;
 mod warm_metrics;
 mod warm_pool;

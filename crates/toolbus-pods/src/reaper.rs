@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::errors;
-use crate::leases::{LivenessTracker, ManagerLeases, NOTES_TTL, RENEW_INTERVAL};
+use crate::leases::{LivenessTracker, ManagerLeases, RENEW_INTERVAL};
 use crate::pod_lifecycle::PodKeeper;
 use crate::pod_spec::MANAGER;
 
@@ -70,9 +70,6 @@ impl Reaper {
             .await;
 
         for lease in leases.iter().filter(|lease| dead.contains(&lease.manager)) {
-            if lease.has_notes && self.liveness.silence_of(&lease.manager, now) < NOTES_TTL {
-                continue;
-            }
             self.leases.delete_dead(lease).await?;
         }
 

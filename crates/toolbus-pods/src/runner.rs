@@ -1,13 +1,11 @@
 //! The runner: which pod a script gets, and in which order things happen.
 //!
-//! Invariants: never more scripts at a time than configured, and a bounded number of them waiting;
-//! redelivered scripts, whose pods exist already, come on top; every pod that was asked for is
+//! How many scripts run at a time is up to whoever calls it, such as a
+//! [`FairRunner`](toolbus_scripts::FairRunner). Invariants: every pod that was asked for is
 //! deleted, whatever becomes of its run and of the caller that waits for it; a pod runs one script,
 //! once.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,13 +14,13 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
 use toolbus_scripts::packages::Requirements;
-use toolbus_scripts::runner::{CallKey, Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
+use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
 use tracing::{Instrument as _, Span};
 
 use crate::connect::connect;
@@ -42,8 +40,6 @@ use crate::warm_metrics::WarmStatus;
 use crate::warm_pool::{CallConflict, ClaimedPod, WarmPool, WarmPoolDeps};
 use crate::{protocol, redelivery};
 
-/// Most scripts that wait for their turn; one more is refused as busy.
-const WAITING_MAX: usize = 16;
 /// What one script may use beside its pod's limits: as in the local sandbox.
 const PROCESSES_MAX: u32 = 64;
 const OPEN_FILES_MAX: u32 = 256;
@@ -91,14 +87,10 @@ pub(crate) struct RunnerInner {
     pub(crate) keeper: Arc<PodKeeper>,
     pub(crate) warm: Arc<WarmPool>,
     pub(crate) leases: Arc<ManagerLeases>,
-    /// Permits of the scripts that run or wait.
-    admitted: Arc<Semaphore>,
-    admitted_max: usize,
-    /// Permits of the scripts that run.
-    running: Semaphore,
     tasks: TaskTracker,
-    /// A stop is planned: scripts whose runs are dropped from now on are left to other managers.
-    is_detaching: AtomicBool,
+    /// When no script starts to wait for its pod any more, once a stop is planned. Scripts whose
+    /// runs are dropped from then on are left to other managers.
+    starts_end: watch::Sender<Option<Instant>>,
     /// Background work beside scripts: maintenance of the warm pods, and the network policy probe.
     pub(crate) background: TaskTracker,
     /// Ends the background work.
@@ -118,14 +110,11 @@ impl KubernetesRunner {
     ///
     /// # Errors
     /// [`Unavailable`] says what is missing and what to do.
-    pub async fn start_inferred(
-        settings: KubernetesSettings,
-        max_concurrent: usize,
-    ) -> Result<Self, Unavailable> {
+    pub async fn start_inferred(settings: KubernetesSettings) -> Result<Self, Unavailable> {
         let config = kube::Config::infer().await.map_err(kube::Error::InferConfig);
         let client = config.and_then(connect).map_err(Unavailable::Configuration)?;
 
-        Self::start(client, settings, max_concurrent).await
+        Self::start(client, settings).await
     }
 
     /// Starts the runner: checks the namespace and the rights of this service there, and begins to
@@ -133,11 +122,7 @@ impl KubernetesRunner {
     ///
     /// # Errors
     /// [`Unavailable`] says what is missing and what to do.
-    pub async fn start(
-        client: Client,
-        settings: KubernetesSettings,
-        max_concurrent: usize,
-    ) -> Result<Self, Unavailable> {
+    pub async fn start(client: Client, settings: KubernetesSettings) -> Result<Self, Unavailable> {
         Box::pin(namespace::check_namespace(&client, &settings)).await?;
 
         let pods = Api::namespaced(client.clone(), &settings.namespace);
@@ -187,7 +172,6 @@ impl KubernetesRunner {
         let background_stop = stop.child_token();
         background.spawn(Arc::clone(&warm).maintain_pool(background_stop.clone()));
 
-        let admitted_max = max_concurrent + WAITING_MAX;
         let inner = RunnerInner {
             client,
             pods,
@@ -195,11 +179,8 @@ impl KubernetesRunner {
             keeper,
             warm,
             leases,
-            admitted: Arc::new(Semaphore::new(admitted_max)),
-            admitted_max,
-            running: Semaphore::new(max_concurrent),
             tasks,
-            is_detaching: AtomicBool::new(false),
+            starts_end: watch::Sender::default(),
             background,
             background_stop,
             policy: Mutex::default(),
@@ -213,9 +194,10 @@ impl KubernetesRunner {
     }
 
     /// Prepares a planned stop: a script whose run is dropped from now on, and whose call was not
-    /// cancelled, goes on in its pod. Another manager adopts it with the redelivered call.
-    pub fn detach_dropped_runs(&self) {
-        self.inner.is_detaching.store(true, Relaxed);
+    /// cancelled, goes on in its pod. Another manager adopts it with the redelivered call. One that
+    /// still waits for its packages at `starts_end` has no pod to adopt, and is refused as busy.
+    pub fn prepare_stop(&self, starts_end: Instant) {
+        self.inner.starts_end.send_replace(Some(starts_end));
     }
 
     /// Deletes the warm pods, ends the probe of the network policy, and waits until no script runs
@@ -262,20 +244,8 @@ impl Runner for KubernetesRunner {
         true
     }
 
-    fn wait<'a>(
-        &'a self,
-        key: CallKey,
-        turn: BoxFuture<'a, ()>,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        self.inner.leases.wait_with_note(key, turn).boxed()
-    }
-
-    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
-        self.inner.leases.take_unstarted_note(key).boxed()
-    }
-
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
-        Arc::clone(&self.inner).admit_script(script, run).boxed()
+        Arc::clone(&self.inner).run_script(script, run).boxed()
     }
 }
 
@@ -293,7 +263,7 @@ struct DropSignal {
 impl Drop for DropSignal {
     fn drop(&mut self) {
         let is_wanted = !self.call_cancelled.is_cancelled();
-        if is_wanted && self.runner.is_detaching.load(Relaxed) {
+        if is_wanted && self.runner.starts_end.borrow().is_some() {
             self.detached.cancel();
         } else {
             self.cancelled.cancel();
@@ -302,21 +272,11 @@ impl Drop for DropSignal {
 }
 
 impl RunnerInner {
-    async fn admit_script(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
+    /// Runs a script in a task of its own, which ends it properly when the caller drops this.
+    async fn run_script(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
         script.check()?;
         let requirements = Requirements::parse(&script.packages)
             .map_err(|error| Error::Invalid(error.to_string()))?;
-
-        // A redelivered script may be running already, and is not refused: busy means that nothing
-        // has started.
-        let admission = match Arc::clone(&self.admitted).try_acquire_owned() {
-            Ok(permit) => Some(permit),
-            Err(_) if run.redelivered => None,
-            Err(_) => {
-                let text = format!("{} scripts run or wait already", self.admitted_max);
-                return Err(Error::Busy(text));
-            }
-        };
 
         // When the caller drops this future, the task below sees to the end.
         let cancelled = run.cancelled.child_token();
@@ -331,16 +291,14 @@ impl RunnerInner {
         let run = Run { cancelled, ..run };
         let running = async move {
             // What is dropped by the first arm leaves its pod, whatever it was at.
-            let outcome = tokio::select! {
+            tokio::select! {
                 biased;
                 () = detached.cancelled() => {
                     let text = "this manager stopped, and left the script to another one";
                     Err(Error::OutcomeUnknown(text.to_owned()))
                 }
-                outcome = runner.run_admitted(script, &requirements, run, &detached) => outcome,
-            };
-            drop(admission);
-            outcome
+                outcome = runner.run_to_outcome(script, &requirements, run, &detached) => outcome,
+            }
         };
         let task = self.tasks.spawn(running.in_current_span());
         let outcome = task.await.map_err(|error| Error::OutcomeUnknown(error.to_string()))?;
@@ -349,7 +307,7 @@ impl RunnerInner {
         outcome
     }
 
-    async fn run_admitted(
+    async fn run_to_outcome(
         self: Arc<Self>,
         script: Script,
         requirements: &Requirements,
@@ -362,8 +320,8 @@ impl RunnerInner {
         let mut call =
             ScriptCall { script: &script, run: &run, limits, package_set: None, detached };
 
-        // A redelivered script does not wait for a turn: its pod exists already, and not for long
-        // unless a manager adopts it. That pod has its packages, too.
+        // The pod of a redelivered script exists already, and not for long unless a manager adopts
+        // it. That pod has its packages, too.
         if run.redelivered
             && let Some(outcome) = self.resume_redelivered(&call).await?
         {
@@ -372,26 +330,26 @@ impl RunnerInner {
 
         // From here on it is known not to have started.
         if has_packages {
-            let mut set = None;
-            let installing = async { set = Some(self.ensure_packages(requirements, &run).await) };
-            run.with_start_deadline(self.leases.wait_with_note(run.key, installing.boxed()))
-                .await?;
-            call.package_set = set.transpose()?;
+            call.package_set = tokio::select! {
+                set = self.ensure_packages(requirements, &run) => Some(set?),
+                () = self.starts_ended() => {
+                    let text = "this worker stops, and the packages were not installed yet";
+                    return Err(Error::Busy(text.to_owned()));
+                }
+            };
         }
 
-        let mut permit = None;
-        let turn = async { permit = Some(run.with_queue_deadline(self.running.acquire()).await) };
-        tokio::select! {
-            waited = run.with_start_deadline(self.leases.wait_with_note(run.key, turn.boxed())) => waited?,
-            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        self.start_fresh(&call).await
+    }
+
+    /// Waits until a planned stop keeps scripts from starting.
+    async fn starts_ended(&self) {
+        let mut starts_end = self.starts_end.subscribe();
+        let end = starts_end.wait_for(Option::is_some).await.ok().and_then(|end| *end);
+        match end {
+            Some(end) => sleep_until(end).await,
+            None => std::future::pending().await,
         }
-
-        let permit = permit.transpose()?.transpose();
-        let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-
-        let outcome = self.start_fresh(&call).await;
-        drop(permit);
-        outcome
     }
 
     /// Runs a script that has not started anywhere. A pod that is lost before its script starts is

@@ -1,9 +1,13 @@
 //! Shares a runner fairly among the agents that use it: no agent takes all permits or fills the
 //! queue.
 //!
+//! This is the one place that admits scripts in a `scripts-manager`. Few wait here: the rest wait
+//! in the broker's queue, for whichever manager has room first.
+//!
 //! Invariants: an agent holds at most its share of permits, running or next in line for all of
 //! them, so every call waits for a bounded number of scripts of others; a call over a limit is
-//! refused at once as busy, with the limit that it exceeds; once the queue is closed no call waits.
+//! refused at once as busy, with the limit that it exceeds; once the queue is closed no call waits;
+//! redelivered calls, which may be running already, come on top and are never refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::runner::{CallKey, Error, Outcome, Run, Runner, Script};
+use crate::runner::{Error, Outcome, Run, Runner, Script};
 
 /// Limits on the scripts of all agents and of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +73,7 @@ impl FairRunner {
     }
 
     /// Closes the queue at this moment: calls that still wait are refused as busy, since they have
-    /// not started and a script that starts later would be cut off. Where the runner
-    /// [adopts](Runner::adopts) they go on waiting, for another process can start them.
+    /// not started and a script that starts later would be cut off or left to another process.
     pub fn close_queue_at(&self, end: Instant) {
         self.queue_end.send_replace(Some(end));
     }
@@ -106,11 +109,8 @@ impl FairRunner {
 
     async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
         if run.redelivered {
-            if !run.with_start_deadline(self.runner.claim_unstarted(run.key)).await? {
-                // A script that may be running already needs no permit, and must not be refused.
-                return self.runner.run(script, run).await;
-            }
-            run.redelivered = false;
+            // A script that may be running already needs no permit, and must not be refused.
+            return self.runner.run(script, run).await;
         }
 
         let admitted = self.try_admit(std::mem::take(&mut run.source))?;
@@ -128,8 +128,8 @@ impl FairRunner {
         let mut queue_end = self.queue_end.subscribe();
         let end = queue_end.wait_for(Option::is_some).await.ok().and_then(|end| *end);
         match end {
-            Some(end) if !self.runner.adopts() => sleep_until(end).await,
-            _ => std::future::pending().await,
+            Some(end) => sleep_until(end).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -138,28 +138,23 @@ impl FairRunner {
         admitted: &'a AdmittedScript<'_>,
         run: &Run,
     ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Error> {
-        let mut permits = Ok(None);
-        let turn = async {
-            let both = async {
-                // The agent's own permit first: waiting for it blocks no other agent.
-                let own = admitted.permits.acquire().await;
-                own.ok().zip(self.permits.acquire().await.ok())
-            };
-            permits = run.with_queue_deadline(both).await;
+        let both = async {
+            // The agent's own permit first: waiting for it blocks no other agent.
+            let own = admitted.permits.acquire().await;
+            own.ok().zip(self.permits.acquire().await.ok())
         };
 
-        // Both arms only wait; a dropped permit goes to the next in line. A call whose wait timed
-        // out is not known to be unstarted before the runner says so.
-        tokio::select! {
-            waited = run.with_start_deadline(self.runner.wait(run.key, Box::pin(turn))) => waited?,
+        // Every arm only waits; a dropped permit goes to the next in line.
+        let permits = tokio::select! {
+            permits = run.with_queue_deadline(both) => permits?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             () = self.queue_closed() => {
                 let text = "this worker stops, and it was not the script's turn yet";
                 return Err(Error::Busy(text.to_owned()));
             }
-        }
+        };
 
-        permits?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
+        permits.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
     }
 }
 
@@ -174,18 +169,6 @@ impl Runner for FairRunner {
 
     fn adopts(&self) -> bool {
         self.runner.adopts()
-    }
-
-    fn wait<'a>(
-        &'a self,
-        key: CallKey,
-        turn: BoxFuture<'a, ()>,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        self.runner.wait(key, turn)
-    }
-
-    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
-        self.runner.claim_unstarted(key)
     }
 
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {

@@ -18,7 +18,7 @@ pub mod tool;
 
 pub use fair_runner::FairRunner;
 pub use runner::{Outcome, Run, Runner, Script};
-pub use service::{Unavailable, serve};
+pub use service::{LARGE_REQUESTS_BYTES, Unavailable, serve};
 pub use texts::Texts;
 
 /// The Python function `run_script(source, started)`, with which every runner's interpreter becomes

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, ready};
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 pub use toolbus_bus::Deadline;
@@ -132,20 +131,6 @@ impl Run {
         let start = Instant::now();
         timeout_at(self.queue_deadline(), turn).await.map_err(|_| {
             Error::Busy(format!("no other script made room within {:.1?}", start.elapsed()))
-        })
-    }
-
-    /// Waits until the start deadline for a check whether the call has started elsewhere.
-    ///
-    /// # Errors
-    /// Its own, and [`Error::OutcomeUnknown`] when there is no answer by [`Run::start_deadline`].
-    pub async fn with_start_deadline<T>(
-        &self,
-        check: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        timeout_at(self.start_deadline(), check).await.unwrap_or_else(|_| {
-            let text = "whether it began elsewhere cannot be found out in time";
-            Err(Error::OutcomeUnknown(text.to_owned()))
         })
     }
 
@@ -285,32 +270,6 @@ pub trait Runner: Send + Sync + 'static {
     /// cannot, the outcome of such a call is unknown.
     fn adopts(&self) -> bool {
         false
-    }
-
-    /// Waits for a call's turn. A runner that [adopts](Runner::adopts) keeps a note meanwhile,
-    /// which outlives this process, that the call has not started, and takes the note back before
-    /// this returns.
-    ///
-    /// # Errors
-    /// When the note cannot be taken back, or another process has claimed it: the call must not
-    /// start here.
-    fn wait<'a>(
-        &'a self,
-        key: CallKey,
-        turn: BoxFuture<'a, ()>,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        let _ = key;
-        Box::pin(turn.map(Ok))
-    }
-
-    /// Claims a redelivered call that is known not to have started, by taking its note; `true` to
-    /// the first claimant only, for whom it is then like a call that was never seen before.
-    ///
-    /// # Errors
-    /// [`Error::OutcomeUnknown`] when it cannot be determined.
-    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
-        let _ = key;
-        Box::pin(ready(Ok(false)))
     }
 
     /// Runs a script to its end. When the future is dropped the script is killed all the same,

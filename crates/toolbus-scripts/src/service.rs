@@ -28,6 +28,10 @@ use crate::runner::{
 };
 use crate::tool::{PACKAGES_TIMEOUT, TIMEOUT_SECONDS, WAIT_BESIDE_TIMEOUT};
 
+/// How many bytes the large requests of a worker may have together: four of the largest. Each is
+/// held as the message and as what was read from it.
+pub const LARGE_REQUESTS_BYTES: usize = 64 << 20;
+
 /// Answers script requests with a runner, `concurrency` at a time, as far as `grants` lets them
 /// pass.
 ///
@@ -45,6 +49,7 @@ pub async fn serve(
         subscription: queue::SCRIPTS_MANAGER_INVOKE.to_owned(),
         instance: instance.clone(),
         concurrency,
+        large_requests_bytes: LARGE_REQUESTS_BYTES,
     };
     let metrics = ScriptMetrics::new(runner.name());
     Responder::start(bus, listen, ScriptService { runner, metrics, grants }).await

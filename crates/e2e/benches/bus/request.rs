@@ -9,7 +9,8 @@ use e2e::bench::Lane;
 use futures_util::future::BoxFuture;
 use toolbus_bus::requester::{Request, Requester};
 use toolbus_bus::responder::{
-    Call, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
+    Call, Context, Failure, LARGE_REQUESTS_BYTES, Listen, Malformed, Repeat, Reply, Responder,
+    Service,
 };
 use toolbus_bus::{Bus, CallContext, Deadline, Envelope, Topic};
 use toolbus_wire::envelope::new_id;
@@ -38,6 +39,7 @@ impl Worker {
             subscription: TOPIC.to_owned(),
             instance: InstanceId::random(),
             concurrency: NonZeroU16::new(IN_FLIGHT).expect("some are under way"),
+            large_requests_bytes: LARGE_REQUESTS_BYTES,
         };
         Ok(Self { _answering: Responder::start(bus, listen, Echo).await? })
     }

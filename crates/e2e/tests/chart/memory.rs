@@ -6,6 +6,7 @@ use std::num::NonZeroU16;
 use std::path::Path;
 
 use toolbus_bus::limits::{requester_bytes_max, responder_bytes_max, responder_parts};
+use toolbus_bus::responder::LARGE_REQUESTS_BYTES;
 
 const MIB: usize = 1 << 20;
 /// For everything that has no bound in bytes of its own: code, threads, the lists of tools, and the
@@ -27,8 +28,9 @@ impl Service {
     }
 }
 
-fn responders(concurrencies: &[NonZeroU16]) -> (String, usize) {
-    let bytes = concurrencies.iter().map(|&calls| responder_bytes_max(calls)).sum();
+fn responders(concurrencies: &[NonZeroU16], large_bytes: usize) -> (String, usize) {
+    let bytes = |&calls| responder_bytes_max(calls, large_bytes);
+    let bytes = concurrencies.iter().map(bytes).sum();
     let name = match concurrencies.len() {
         1 => "one responder".to_owned(),
         count => format!("{count} responders"),
@@ -56,7 +58,7 @@ fn services() -> Vec<Service> {
             name: "agent-host",
             values: "agentHost",
             parts: vec![
-                responders(&[agent.bus.prefetch; 2]),
+                responders(&[agent.bus.prefetch; 2], LARGE_REQUESTS_BYTES),
                 part("replies that are fetched ahead", requester_bytes_max()),
                 part(
                     "announcements that are fetched ahead",
@@ -74,7 +76,10 @@ fn services() -> Vec<Service> {
             name: "mcp-bridge",
             values: "mcpBridge",
             parts: vec![
-                responders(&toolbus_mcp::bridge::responders(bridge.mcp.concurrency)),
+                responders(
+                    &toolbus_mcp::bridge::responders(bridge.mcp.concurrency),
+                    LARGE_REQUESTS_BYTES,
+                ),
                 part(
                     "refresh requests that are fetched ahead",
                     toolbus_mcp::bridge::REFRESH_FLOW.bytes_max(),
@@ -86,7 +91,11 @@ fn services() -> Vec<Service> {
         Service {
             name: "scripts-manager",
             values: "scriptsManager",
-            parts: vec![responders(&[scripts]), connection(), process(PROCESS)],
+            parts: vec![
+                responders(&[scripts], toolbus_scripts::LARGE_REQUESTS_BYTES),
+                connection(),
+                process(PROCESS),
+            ],
         },
         Service {
             name: "openrouter-mcp",
@@ -141,7 +150,7 @@ fn the_operators_page_says_what_the_limits_are_made_of() {
     let handlers = mcp_bridge::settings::Settings::default().mcp.concurrency;
     writeln!(table, "\n| a responder with {handlers} handlers holds at most | MiB |\n|---|---:|")
         .unwrap();
-    for (part, bytes) in responder_parts(handlers) {
+    for (part, bytes) in responder_parts(handlers, LARGE_REQUESTS_BYTES) {
         writeln!(table, "| {part} | {} |", bytes.div_ceil(MIB)).unwrap();
     }
 

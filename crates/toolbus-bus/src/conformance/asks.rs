@@ -19,7 +19,8 @@ use super::stage::{Stage, at_once, in_order, message};
 use crate::asker::{ANSWER_BYTES_MAX, QUESTION_BYTES_MAX, QUESTIONS_MAX};
 use crate::requester::{Error, Request, Requester};
 use crate::responder::{
-    Call, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
+    Call, Context, Failure, LARGE_REQUESTS_BYTES, Listen, Malformed, Repeat, Reply, Responder,
+    Service,
 };
 use crate::{Asker, Bus, CallContext, Deadline, Progress, Question};
 
@@ -251,6 +252,7 @@ impl Asking {
             subscription: stage.name("workers"),
             instance: instance.clone(),
             concurrency: at_once(16).prefetch(),
+            large_requests_bytes: LARGE_REQUESTS_BYTES,
         };
 
         let (told, release) = (Arc::default(), CancellationToken::new());

@@ -15,7 +15,8 @@ use toolbus_wire::{Envelope, Topic};
 use super::stage::{Stage, message};
 use crate::requester::{Request, Requester};
 use crate::responder::{
-    Call, Context, Failure, Listen, Malformed, ParkedRequest, Repeat, Reply, Responder, Service,
+    Call, Context, Failure, LARGE_REQUESTS_BYTES, Listen, Malformed, ParkedRequest, Repeat, Reply,
+    Responder, Service,
 };
 use crate::slot::Kept;
 use crate::{Bus, CallContext, Deadline};
@@ -111,6 +112,7 @@ impl Waits {
             subscription: stage.name("workers"),
             instance: InstanceId::random(),
             concurrency: NonZeroU16::MIN,
+            large_requests_bytes: LARGE_REQUESTS_BYTES,
         };
         let worker = Responder::resume(bus, listen, parked, self.clone()).await;
         worker.unwrap_or_else(|error| panic!("no worker: {error}"))

@@ -14,9 +14,9 @@ use crate::port::BODY_BYTES_MAX;
 
 /// Largest body of a small request, in bytes.
 const SMALL_BYTES_MAX: usize = 64 << 10;
-/// Bytes of all large requests of a responder, in KiB: 256 MiB, which is sixteen of the largest. In
-/// this crate's own tests three, for its bus in memory holds no more than four.
-const LARGE_KIB_MAX: usize = if cfg!(test) { 48 << 10 } else { 256 << 10 };
+/// What most responders hold of large requests at a time: 256 MiB, which is sixteen of the largest.
+/// In this crate's own tests three, for its bus in memory holds no more than four.
+pub const LARGE_REQUESTS_BYTES: usize = if cfg!(test) { 48 << 20 } else { 256 << 20 };
 
 /// What the large requests of a responder share.
 pub(super) struct RequestRoom {
@@ -32,11 +32,12 @@ pub(super) struct RequestShare {
 }
 
 impl RequestRoom {
-    /// The room of a responder that runs so many calls at a time.
-    pub(super) fn new(concurrency: NonZeroU16) -> Self {
+    /// The room of a responder that runs so many calls at a time, with so many bytes for the large
+    /// ones.
+    pub(super) fn new(concurrency: NonZeroU16, large_bytes: usize) -> Self {
         let small_kib = concurrency.get() as usize * (SMALL_BYTES_MAX >> 10);
         Self {
-            free_kib: Arc::new(Semaphore::new(LARGE_KIB_MAX)),
+            free_kib: Arc::new(Semaphore::new(large_bytes >> 10)),
             free_small_kib: Arc::new(Semaphore::new(small_kib)),
         }
     }
@@ -52,10 +53,9 @@ impl RequestRoom {
 
 /// Bytes of the requests that a responder holds which runs so many at a time: its small ones, its
 /// large ones, and one that is about to be refused.
-pub(crate) const fn requests_bytes_max(concurrency: NonZeroU16) -> usize {
+pub(crate) const fn requests_bytes_max(concurrency: NonZeroU16, large_bytes: usize) -> usize {
     let of_all = concurrency.get() as usize * BODY_BYTES_MAX;
-    let in_room =
-        concurrency.get() as usize * SMALL_BYTES_MAX + (LARGE_KIB_MAX << 10) + BODY_BYTES_MAX;
+    let in_room = concurrency.get() as usize * SMALL_BYTES_MAX + large_bytes + BODY_BYTES_MAX;
     if of_all < in_room { of_all } else { in_room }
 }
 

@@ -285,6 +285,7 @@ fn listen(name: &str, concurrency: u16) -> Listen {
         subscription: WORKERS.to_owned(),
         instance: instance(name),
         concurrency: NonZeroU16::new(concurrency).unwrap(),
+        large_requests_bytes: LARGE_REQUESTS_BYTES,
     }
 }
 

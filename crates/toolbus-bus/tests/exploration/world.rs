@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::requester::{self, Request};
-use toolbus_bus::responder::{Listen, Responder};
+use toolbus_bus::responder::{LARGE_REQUESTS_BYTES, Listen, Responder};
 use toolbus_bus::{Bus, CallContext, Deadline};
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -99,6 +99,7 @@ async fn start_worker(
         subscription: WORKERS.to_owned(),
         instance: InstanceId::parse(instance).unwrap(),
         concurrency: NonZeroU16::new(4).unwrap(),
+        large_requests_bytes: LARGE_REQUESTS_BYTES,
     };
     let workload = Workload { broker: Arc::clone(broker), worker, work: scenario.work };
     Responder::start(Connection::new(broker, worker), listen, workload).await.unwrap()

@@ -8,7 +8,6 @@ fn lease(manager: &str, version: u32) -> ManagerLease {
         version: version.to_string(),
         name: String::new(),
         uid: String::new(),
-        has_notes: false,
     }
 }
 

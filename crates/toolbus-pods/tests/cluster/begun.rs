@@ -287,7 +287,7 @@ async fn of_two_managers_that_find_a_script_unbegun_one_begins_it() {
     let warm = WarmSettings::default();
     let settings = KubernetesSettings { warm, ..stage.place.settings.clone() };
     let client = deaf.client(None).await.expect("a cluster");
-    let other = KubernetesRunner::start(client, settings, 8).await.expect("a runner");
+    let other = KubernetesRunner::start(client, settings).await.expect("a runner");
     for attempt in 1.. {
         let (name, _) = stage.waiting().await;
         deaf.judge(|_, path| if path.ends_with("/attach") { Fate::Silent } else { Fate::Pass });

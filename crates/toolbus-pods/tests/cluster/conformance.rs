@@ -28,7 +28,7 @@ impl Pods {
         // A node on this machine shares its kernel, so its processes show here.
         let is_local = config.cluster_url.host() == Some("127.0.0.1");
         let client = toolbus_pods::connect(config).expect("a client");
-        let runner = KubernetesRunner::start(client.clone(), settings, 8).await;
+        let runner = KubernetesRunner::start(client.clone(), settings).await;
         Some(Self { client, runner: runner.expect("the cluster takes scripts"), is_local })
     }
 }

@@ -18,7 +18,7 @@ use crate::support::{NAMESPACE, bystander, client, config, pods_of, script, sett
 /// Runs a script under these settings, which must fail, soon, leave no pod, and disturb nobody.
 async fn failure(settings: KubernetesSettings) -> Option<Error> {
     let client = client().await?;
-    let runner = KubernetesRunner::start(client.clone(), settings, 8).await.expect("a runner");
+    let runner = KubernetesRunner::start(client.clone(), settings).await.expect("a runner");
     let call_id = format!("failing {:?}", Instant::now());
     let run = Run::alone(&call_id);
     let start = Instant::now();
@@ -54,7 +54,7 @@ async fn with_quota(pods: u32) -> Option<KubernetesSettings> {
     let namespace = format!("toolbus-test-quota-{pods}");
     let settings = KubernetesSettings { namespace, ..settings() };
     // The namespace first.
-    KubernetesRunner::start(client.clone(), settings.clone(), 1).await.expect("a runner");
+    KubernetesRunner::start(client.clone(), settings.clone()).await.expect("a runner");
     let quotas: Api<ResourceQuota> = Api::namespaced(client, &settings.namespace);
     let quota = serde_json::json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
@@ -76,7 +76,7 @@ async fn a_quota_that_is_used_up_is_busy() {
 async fn a_quota_that_pods_use_up_which_are_about_to_go_is_waited_for() {
     let Some(settings) = with_quota(1).await else { return };
     let client = client().await.expect("a cluster");
-    let runner = KubernetesRunner::start(client, settings, 8).await.expect("a runner");
+    let runner = KubernetesRunner::start(client, settings).await.expect("a runner");
     for number in 0..3 {
         let outcome = runner.run(script(&format!("print({number})")), unwatched()).await;
         assert_eq!(outcome.expect("an outcome").output.text, format!("{number}\n"));
@@ -98,21 +98,21 @@ async fn a_namespace_that_is_not_there_and_missing_rights_are_told_at_start() {
         prepare_namespace: false,
         ..settings()
     };
-    let refused = KubernetesRunner::start(client, nowhere, 1).await.err().expect("refused");
+    let refused = KubernetesRunner::start(client, nowhere).await.err().expect("refused");
     assert!(matches!(refused, Unavailable::Namespace(_)), "{refused}");
 
     let mut config = config().await.expect("a cluster");
     config.auth_info.impersonate = Some("nobody".to_owned());
     let nobody = toolbus_pods::connect(config).expect("a client");
     let settings = KubernetesSettings { prepare_namespace: false, ..settings() };
-    let refused = KubernetesRunner::start(nobody, settings, 1).await.err().expect("refused");
+    let refused = KubernetesRunner::start(nobody, settings).await.err().expect("refused");
     assert!(refused.to_string().contains("get pods/attach"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_pod_that_is_deleted_while_its_script_runs_has_no_known_outcome() {
     let Some(client) = client().await else { return };
-    let runner = KubernetesRunner::start(client.clone(), settings(), 8).await.expect("a runner");
+    let runner = KubernetesRunner::start(client.clone(), settings()).await.expect("a runner");
     let heard = CancellationToken::new();
     let live = {
         let heard = heard.clone();
@@ -139,7 +139,7 @@ async fn a_pod_that_is_deleted_while_its_script_runs_has_no_known_outcome() {
 #[tokio::test]
 async fn streams_that_are_cut_are_made_good_by_the_log() {
     let Some((proxy, client)) = Proxy::to_cluster().await else { return };
-    let runner = KubernetesRunner::start(client.clone(), settings(), 8).await.expect("a runner");
+    let runner = KubernetesRunner::start(client.clone(), settings()).await.expect("a runner");
     let heard = CancellationToken::new();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let live = {

@@ -16,7 +16,7 @@ use toolbus_testkit::process::{Launch, Service};
 use toolbus_testkit::rabbit::{self, Vhost};
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::message::toolbus::ToolProgress;
-use toolbus_wire::{Message, header, json, message, topic};
+use toolbus_wire::{Message, header, json, message, queue, topic};
 
 use crate::once::{LIMIT, Place};
 
@@ -178,8 +178,9 @@ async fn of_two_managers_one_takes_over_what_the_other_had() {
     assert_eq!((place.ever(), caller.answered(4).await.len()), (4, 4));
 }
 
+/// Of calls that have no place a manager takes few: the others are not lost with it.
 #[tokio::test]
-async fn calls_that_wait_for_their_turn_at_a_manager_that_is_killed_have_not_begun() {
+async fn calls_that_a_killed_manager_had_not_taken_are_run_by_the_next_one() {
     let Some(place) = Place::new("waiting").await else { return };
     let Some(vhost) = rabbit::vhost().await else { return };
     let one = [("SCRIPTS__MAX_CONCURRENT", "1")];
@@ -187,26 +188,39 @@ async fn calls_that_wait_for_their_turn_at_a_manager_that_is_killed_have_not_beg
     let caller = Caller::new(&vhost).await;
     caller.ask("call_0", "import time\nprint('ran')\ntime.sleep(15)").await;
     place.started().await;
-    caller.ask("call_1", "print('ran')").await;
-    // Notes are what proves it: they are there while calls wait.
-    eventually(LIMIT, async || match place.notes().await {
-        1 => Ok(()),
-        other => Err(other),
-    })
-    .await;
+    for call in ["call_1", "call_2", "call_3", "call_4"] {
+        caller.ask(call, "print('ran')").await;
+    }
+    // It runs one, and has taken one more.
+    taken(&vhost, 2, 3).await;
+
     first.process().kill();
     let killed = Instant::now();
     let _second = manager_with(&vhost, &place, &one).await;
-    for answer in caller.answered(2).await {
-        assert_eq!(answer.output.as_deref(), Some("ran\n"), "{answer:?}");
+    for answer in caller.answered(5).await {
+        match &*answer.tool_call_id {
+            "call_1" => assert_eq!(answer.reason, Some(ScriptReason::OutcomeUnknown), "{answer:?}"),
+            _ => assert_eq!(answer.output.as_deref(), Some("ran\n"), "{answer:?}"),
+        }
     }
     place.is_empty(CLEAN.saturating_sub(killed.elapsed())).await;
-    assert_eq!((place.ever(), caller.answered(2).await.len()), (2, 2));
-    assert_eq!(place.notes().await, 0);
+    assert_eq!((place.ever(), caller.answered(5).await.len()), (4, 5));
 }
 
-/// A planned stop hands over what a crash would: scripts that run, one that waits for its turn, and
-/// those of warm pods.
+/// Waits until managers have taken so many requests, and so many are left in the queue.
+async fn taken(vhost: &Vhost, taken: u64, left: u64) {
+    let name = queue::queue(queue::SCRIPTS_MANAGER_INVOKE);
+    eventually(LIMIT, async || {
+        let queue = vhost.queue(&name).await.map_err(|error| error.to_string())?;
+        let queue = queue.ok_or("no queue")?;
+        let found = (queue.messages_unacknowledged, queue.messages);
+        if found == (taken, taken + left) { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+}
+
+/// A planned stop hands over what a crash would, scripts that run, in pods that waited as well. One
+/// that waits for its turn was not started, and its caller may call again.
 #[tokio::test]
 async fn a_manager_that_stops_leaves_what_outlasts_its_grace_to_another() {
     let Some(place) = Place::new("stopped").await else { return };
@@ -234,11 +248,7 @@ async fn a_manager_that_stops_leaves_what_outlasts_its_grace_to_another() {
     })
     .await;
     caller.ask("waiting", "print('ran')").await;
-    eventually(LIMIT, async || match place.notes().await {
-        1 => Ok(()),
-        other => Err(other),
-    })
-    .await;
+    taken(&vhost, 4, 0).await;
 
     let stopping = Instant::now();
     let (ended, mut second) = tokio::join!(
@@ -251,8 +261,11 @@ async fn a_manager_that_stops_leaves_what_outlasts_its_grace_to_another() {
     let answers = caller.answered(4).await;
     let calls = place.calls();
     for answer in &answers {
-        let expected = if answer.tool_call_id == "waiting" { "ran\n" } else { "one\ntwo\n" };
-        assert_eq!(answer.output.as_deref(), Some(expected), "{answer:?}");
+        if answer.tool_call_id == "waiting" {
+            assert_eq!(answer.reason, Some(ScriptReason::Busy), "{answer:?}");
+            continue;
+        }
+        assert_eq!(answer.output.as_deref(), Some("one\ntwo\n"), "{answer:?}");
         assert_eq!(calls[&answer.tool_call_id].len(), 1, "one pod: {answer:?}");
     }
     for call in ["long_0", "long_1", "long_2"] {

@@ -24,6 +24,5 @@ mod proxy;
 mod support;
 mod traces;
 mod unanswered;
-mod waiting;
 mod walls;
 mod warm;

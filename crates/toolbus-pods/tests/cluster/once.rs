@@ -54,7 +54,7 @@ impl Place {
         let settings =
             KubernetesSettings { namespace: format!("toolbus-test-{name}"), ..settings() };
         let pods: Api<Pod> = Api::namespaced(observer.clone(), &settings.namespace);
-        let here = KubernetesRunner::start(client, settings.clone(), 1).await;
+        let here = KubernetesRunner::start(client, settings.clone()).await;
         here.expect("a namespace").leave().await.expect("left");
         let all = ListParams::default();
         let now = DeleteParams::default().grace_period(0);
@@ -90,7 +90,7 @@ impl Place {
 
     /// A manager's runner, in this process.
     pub(crate) async fn runner(&self, client: Client) -> KubernetesRunner {
-        KubernetesRunner::start(client, self.settings.clone(), 8).await.expect("a runner")
+        KubernetesRunner::start(client, self.settings.clone()).await.expect("a runner")
     }
 
     /// Waits until a pod runs a script, and gives it.
@@ -146,18 +146,6 @@ impl Place {
     /// The pods that calls ever had, by the call's id.
     pub(crate) fn calls(&self) -> BTreeMap<String, BTreeSet<String>> {
         self.ever.lock().calls.clone()
-    }
-
-    /// How many calls are noted as waiting.
-    pub(crate) async fn notes(&self) -> usize {
-        let names = self.annotations().await;
-        names.iter().filter(|name| name.starts_with("waiting.toolbus.dev/")).count()
-    }
-
-    /// What is written into the Leases of managers, by name.
-    pub(crate) async fn annotations(&self) -> Vec<String> {
-        let leases = self.leases.list(&ListParams::default()).await.expect("leases").items;
-        leases.iter().flat_map(|lease| lease.annotations().keys().cloned()).collect()
     }
 
     /// How the pods that wait are described, each of them.
@@ -346,7 +334,7 @@ async fn the_role_is_what_is_used() {
     let settings = KubernetesSettings { prepare_namespace: false, ..place.settings.clone() };
     let start = async || {
         let client = fault_proxy.client(Some(&user)).await.expect("a cluster");
-        KubernetesRunner::start(client, settings.clone(), 8).await
+        KubernetesRunner::start(client, settings.clone()).await
     };
     // A role takes a moment to be known.
     let first = eventually(LIMIT, async || start().await.map_err(|e| e.to_string())).await;

@@ -58,7 +58,7 @@ impl Stage {
     async fn start_runner(&self, settings: KubernetesSettings) -> KubernetesRunner {
         let namespace = self.index.namespace.clone();
         let settings = KubernetesSettings { namespace, ..settings };
-        let runner = KubernetesRunner::start(client().await.expect("a cluster"), settings, 8).await;
+        let runner = KubernetesRunner::start(client().await.expect("a cluster"), settings).await;
         runner.expect("the cluster takes scripts")
     }
 
@@ -135,7 +135,7 @@ async fn a_call_that_comes_again_unbegun_has_its_packages(
     let start = async |fault_proxy: &FaultProxy| {
         fault_proxy.judge(deaf);
         let client = fault_proxy.client(None).await.expect("a cluster");
-        KubernetesRunner::start(client, settings.clone(), 8).await.expect("a runner")
+        KubernetesRunner::start(client, settings.clone()).await.expect("a runner")
     };
     let (one, other) = (FaultProxy::new(), FaultProxy::new());
     let (first, second) = (start(&one).await, start(&other).await);

@@ -70,7 +70,7 @@ async fn why_nothing_is_known_of_a_policy_is_told() {
 async fn a_probe_waits_for_no_turn() {
     let Some(place) = Place::new("policy-turn").await else { return };
     let client = client().await.expect("a cluster");
-    let runner = KubernetesRunner::start(client, place.settings.clone(), 1).await;
+    let runner = KubernetesRunner::start(client, place.settings.clone()).await;
     let runner = runner.expect("a runner");
     let run = Run::alone("call_1");
     let cancelled = run.cancelled.clone();

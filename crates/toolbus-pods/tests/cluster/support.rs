@@ -76,7 +76,7 @@ pub(crate) async fn observer() -> Option<Client> {
 
 /// A runner with the tests' settings.
 pub(crate) async fn runner() -> Option<KubernetesRunner> {
-    let runner = KubernetesRunner::start(client().await?, settings(), 8).await;
+    let runner = KubernetesRunner::start(client().await?, settings()).await;
     Some(runner.expect("the cluster takes scripts"))
 }
 

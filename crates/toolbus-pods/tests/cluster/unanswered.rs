@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use tokio::time::sleep;
-use toolbus_scripts::runner::{CallKey, Error, Run, Runner, Script};
+use toolbus_scripts::runner::{Error, Run, Runner, Script};
 
 use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{Place, same};
@@ -78,12 +76,6 @@ async fn everything(name: &str, fate: Fate) {
     assert_eq!(outcome.output.text, "cold\n");
     runner.idle().await;
     stage.end("cold", &["create pods", "get pods/attach", "delete pods"]);
-
-    stage.begin();
-    let turn: BoxFuture<'_, ()> = Box::pin(sleep(Duration::from_millis(500)));
-    assert_eq!(runner.wait(CallKey::unique(), turn).await, Ok(()), "{fate:?}");
-    stage.end("waiting", &["list leases.coordination.k8s.io", "patch leases.coordination.k8s.io"]);
-    assert_eq!(place.notes().await, 0);
 
     let call = Run::alone("call_adopted");
     let again = same(&call, true);

@@ -36,7 +36,7 @@ fn warm(name: &str, size: u16) -> KubernetesSettings {
 }
 
 async fn start(settings: &KubernetesSettings) -> Option<KubernetesRunner> {
-    let runner = KubernetesRunner::start(client().await?, settings.clone(), 8).await;
+    let runner = KubernetesRunner::start(client().await?, settings.clone()).await;
     Some(runner.expect("the cluster takes scripts"))
 }
 

@@ -9,7 +9,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{Request, Requester};
 use toolbus_bus::responder::{
-    Call, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
+    Call, Context, Failure, LARGE_REQUESTS_BYTES, Listen, Malformed, Repeat, Reply, Responder,
+    Service,
 };
 use toolbus_bus::{Bus, CallContext, Deadline, Envelope, Topic};
 use toolbus_wire::ErrorCode;
@@ -40,6 +41,7 @@ impl Held {
             subscription: "workers".to_owned(),
             instance: InstanceId::parse("worker").unwrap(),
             concurrency: NonZeroU16::new(concurrency).unwrap(),
+            large_requests_bytes: LARGE_REQUESTS_BYTES,
         };
         Responder::start(bus, listen, self.clone()).await.unwrap()
     }

@@ -193,84 +193,24 @@ async fn calls_that_wait_when_the_queue_closes_are_busy_and_not_started() {
     assert_eq!(*held.started.borrow(), ["a0", "a1", "a2"]);
 }
 
-/// A runner of a fleet: knows of one call that it has not begun, and writes down how the others
-/// come.
-struct Fleet {
-    unbegun: CallKey,
-    ran: Mutex<Vec<(CallKey, bool)>>,
-    waited: Mutex<Vec<CallKey>>,
-    held: Arc<Held>,
-}
-
-impl Runner for Arc<Fleet> {
-    fn name(&self) -> &'static str {
-        "fleet"
-    }
-
-    fn adopts(&self) -> bool {
-        true
-    }
-
-    fn wait<'a>(
-        &'a self,
-        key: CallKey,
-        turn: BoxFuture<'a, ()>,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        self.waited.lock().push(key);
-        Box::pin(async move {
-            turn.await;
-            Ok(())
-        })
-    }
-
-    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(std::future::ready(Ok(key == self.unbegun)))
-    }
-
-    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
-        self.ran.lock().push((run.key, run.redelivered));
-        self.held.run(script, run)
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn what_comes_again_waits_for_its_turn_only_if_it_has_not_begun() {
-    let (held, _) = stage();
-    let unbegun = CallKey::unique();
-
-    let fleet = Arc::new(Fleet {
-        unbegun,
-        ran: Mutex::default(),
-        waited: Mutex::default(),
-        held: Arc::clone(&held),
-    });
-
-    let turns = FairRunner::new(Arc::new(Arc::clone(&fleet)), SHARES);
-    let run = |number, key, redelivered| {
+async fn what_may_have_begun_does_not_wait() {
+    let (held, turns) = stage();
+    let run = |number, redelivered| {
         let (script, run) = of("a", number);
-        turns.run(script, Run { key, redelivered, ..run })
+        turns.run(script, Run { redelivered, ..run })
     };
-    let (known, first, second) = (CallKey::unique(), CallKey::unique(), CallKey::unique());
 
-    // Two run, which is all that one agent may; then those that come again.
-    let all = join_all([
-        run(1, first, false),
-        run(2, second, false),
-        run(3, known, true),
-        run(4, unbegun, true),
-    ]);
-
+    // Two run, which is all that one agent may, and one waits; then one comes again.
+    let all = join_all([run(1, false), run(2, false), run(3, false), run(4, true)]);
     let looking = async {
         settle().await;
-        assert_eq!(*fleet.ran.lock(), [(first, false), (second, false), (known, true)]);
-        assert_eq!(*fleet.waited.lock(), [unbegun]);
+        assert_eq!(*held.started.borrow(), ["a1", "a2", "a4"]);
         held.may_end.send_replace(usize::MAX);
     };
-
     let (outcomes, ()) = tokio::join!(all, looking);
 
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    assert_eq!(fleet.ran.lock().last(), Some(&(unbegun, false)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,61 +260,4 @@ async fn a_turn_that_does_not_come_before_the_deadline_is_busy_and_leaves_nothin
     assert_eq!(*held.started.borrow(), ["a0", "a1"]);
 
     assert_eq!(turns.agents.lock().scripts, 0);
-}
-
-/// A runner of a fleet that does not find out anything.
-struct Silent(Arc<Held>);
-
-impl Runner for Silent {
-    fn name(&self) -> &'static str {
-        "silent"
-    }
-
-    fn adopts(&self) -> bool {
-        true
-    }
-
-    fn wait<'a>(
-        &'a self,
-        _key: CallKey,
-        _turn: BoxFuture<'a, ()>,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn claim_unstarted(&self, _key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
-        self.0.run(script, run)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_a_call_that_may_have_begun_elsewhere_nothing_is_claimed_before_the_deadline() {
-    let (held, _) = stage();
-    let turns = FairRunner::new(Arc::new(Silent(Arc::clone(&held))), SHARES);
-    let run = |number, redelivered, budget| {
-        let (script, run) = of("a", number);
-        let deadline = Deadline::after(Duration::from_secs(budget));
-        turns.run(script, Run { redelivered, deadline, ..run })
-    };
-
-    let running = join_all((0..2).map(|number| run(number, false, 3600)));
-    let start = Instant::now();
-
-    let others = async {
-        for redelivered in [true, false] {
-            let unknown = run(2, redelivered, 11).await;
-            assert!(matches!(unknown, Err(Error::OutcomeUnknown(_))), "{unknown:?}");
-        }
-        assert!(start.elapsed() < Duration::from_secs(22), "{:?}", start.elapsed());
-        held.may_end.send_replace(100);
-    };
-
-    let (ran, ()) = tokio::join!(running, others);
-
-    assert!(ran.iter().all(Result::is_ok));
-    assert_eq!(*held.started.borrow(), ["a0", "a1"]);
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use toolbus_bus::responder::{
-    Call as Request, Context, Failure, Listen, Malformed, NO_ROOM, ParkedRequest, Repeat, Reply,
-    Responder, Service,
+    Call as Request, Context, Failure, LARGE_REQUESTS_BYTES, Listen, Malformed, NO_ROOM,
+    ParkedRequest, Repeat, Reply, Responder, Service,
 };
 use toolbus_bus::{Bus, Envelope, SubscribeError, Topic};
 use toolbus_wire::message::tool::{CallIds, ToolInvokeRequest};
@@ -55,6 +55,7 @@ pub async fn serve(
         topic,
         instance: instance.clone(),
         concurrency,
+        large_requests_bytes: LARGE_REQUESTS_BYTES,
     };
 
     let registered_by = Instant::now() + REGISTRATION_GRACE;

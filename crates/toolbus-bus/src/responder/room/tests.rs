@@ -1,12 +1,12 @@
 use std::num::NonZeroU16;
 
-use super::{LARGE_KIB_MAX, RequestRoom, SMALL_BYTES_MAX, requests_bytes_max};
+use super::{LARGE_REQUESTS_BYTES, RequestRoom, SMALL_BYTES_MAX, requests_bytes_max};
 use crate::port::BODY_BYTES_MAX;
 
 #[test]
 fn large_requests_share_room_and_small_ones_another() {
-    let room = RequestRoom::new(NonZeroU16::new(2).unwrap());
-    let largest = (LARGE_KIB_MAX << 10) / BODY_BYTES_MAX;
+    let room = RequestRoom::new(NonZeroU16::new(2).unwrap(), LARGE_REQUESTS_BYTES);
+    let largest = LARGE_REQUESTS_BYTES / BODY_BYTES_MAX;
     let mut shares: Vec<_> = (0..largest).map(|_| room.reserve(BODY_BYTES_MAX).unwrap()).collect();
 
     assert!(room.reserve(SMALL_BYTES_MAX + 1).is_none());
@@ -27,9 +27,10 @@ fn large_requests_share_room_and_small_ones_another() {
 #[test]
 fn a_few_requests_hold_no_more_than_their_bodies() {
     let check = |concurrency, bytes| {
-        assert_eq!(requests_bytes_max(NonZeroU16::new(concurrency).unwrap()), bytes);
+        let concurrency = NonZeroU16::new(concurrency).unwrap();
+        assert_eq!(requests_bytes_max(concurrency, LARGE_REQUESTS_BYTES), bytes);
     };
     check(1, BODY_BYTES_MAX);
     check(3, 3 * BODY_BYTES_MAX);
-    check(64, (LARGE_KIB_MAX << 10) + 64 * SMALL_BYTES_MAX + BODY_BYTES_MAX);
+    check(64, LARGE_REQUESTS_BYTES + 64 * SMALL_BYTES_MAX + BODY_BYTES_MAX);
 }

@@ -53,3 +53,18 @@ async fn a_large_call_that_comes_again_and_finds_no_room_is_unknown() {
     stage.service.release("small");
     assert_eq!(stage.outcomes(2).await[1], "lost: OutcomeUnknown");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_responder_says_how_much_room_it_has() {
+    let (bus, service) = (Faulty::new(), Scripted::default());
+    let replies = Inbox::open(&*bus, "replies").await;
+    let listen = Listen { large_requests_bytes: BODY_BYTES_MAX, ..listen("one", 64) };
+    let responder = Responder::start(bus.clone(), listen, service.clone()).await.unwrap();
+
+    bus.publish(&topic(WORK), large("a", "held")).await.unwrap();
+    service.started(1).await;
+    bus.publish(&topic(WORK), large("b", "held")).await.unwrap();
+
+    assert_eq!(outcome(&replies.received(1).await[0]), "b: Busy");
+    responder.stop(Duration::ZERO).await;
+}
