@@ -10,13 +10,15 @@ pub mod settings;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 use toolbus_bus::Bus;
+use toolbus_bus::responder::Responder;
 use toolbus_config::shared_settings::BusSettings;
-use toolbus_pods::KubernetesRunner;
+use toolbus_pods::{ClusterState, KubernetesRunner};
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
-use toolbus_runtime::health::{Need, State};
+use toolbus_runtime::health::{Component, Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_scripts::{FairRunner, Runner};
 use toolbus_wire::name::InstanceId;
@@ -24,6 +26,8 @@ use toolbus_wire::name::InstanceId;
 use arguments::Arguments;
 use settings::{RunnerKind, Settings};
 
+/// How often a manager that could not take calls again tries to.
+const UNPAUSE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long stopping waits for the last pods to be deleted.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -59,7 +63,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
 
     let concurrency = settings.concurrency();
     let runner: Arc<dyn Runner> = fair.clone();
-    let worker =
+    let mut worker =
         toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner, grants).await?;
 
     let warm = pods.clone();
@@ -74,6 +78,10 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
 
     if let Some(pods) = &pods {
         pods.probe_policy();
+        let cluster = context.health.component("cluster", Need::Required);
+        // Stopped between two changes: a subscription that is half made ends with the bus.
+        let following = follow_cluster(&mut worker, pods.cluster_state(), &cluster);
+        context.shutdown.requested().run_until_cancelled(following).await;
     }
 
     context.shutdown.requested().cancelled().await;
@@ -98,6 +106,42 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
 
     bus.close(Duration::from_secs(1)).await;
     Ok(Exit::SUCCESS)
+}
+
+/// Takes calls while the cluster answers, and leaves them to other managers while it does not.
+async fn follow_cluster(
+    worker: &mut Responder,
+    mut states: watch::Receiver<ClusterState>,
+    component: &Component,
+) {
+    loop {
+        let state = states.borrow_and_update().clone();
+        let is_done = match state {
+            ClusterState::Reachable => match worker.unpause().await {
+                Ok(()) => {
+                    component.set(State::Up);
+                    true
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "failed to take calls again");
+                    component.set(State::down(&error));
+                    false
+                }
+            },
+            ClusterState::Unreachable { reason } => {
+                worker.pause();
+                tracing::warn!(reason, "the cluster does not answer, so no calls are taken");
+                component.set(State::down(format!("the cluster does not answer: {reason}")));
+                true
+            }
+        };
+
+        // Either arm only waits.
+        tokio::select! {
+            changed = states.changed() => if changed.is_err() { return },
+            () = sleep(UNPAUSE_INTERVAL), if !is_done => {}
+        }
+    }
 }
 
 /// Starts the runner that the settings ask for; the second is the same one, where it has pods to

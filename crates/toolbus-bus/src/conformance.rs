@@ -269,6 +269,7 @@ macro_rules! conformance_tests {
                 the_work_of_a_dead_process_goes_to_another,
                 order_survives_the_death_of_a_consumer,
                 a_stop_lets_running_work_finish,
+                a_consumer_that_takes_no_more_ends_what_it_has,
                 a_stop_under_load_leaves_nothing_that_looks_begun,
                 a_stop_drops_what_outlasts_its_grace,
                 a_stop_without_work_is_prompt,

@@ -363,6 +363,24 @@ impl Consumer {
         self.stop.cancelled().await;
     }
 
+    /// Takes no more messages. Those that it was handed are handled to their end, and it has to be
+    /// [stopped](Consumer::stop) all the same. To take messages again, subscribe again.
+    pub fn stop_taking(&self) {
+        self.stop.cancel();
+    }
+
+    /// Whether it takes messages.
+    #[must_use]
+    pub fn is_taking(&self) -> bool {
+        !self.stop.is_cancelled()
+    }
+
+    /// Whether it takes no more messages, and all that it was handed are handled.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !self.is_taking() && self.tasks.is_empty()
+    }
+
     /// Takes no more messages, waits up to `grace` for handlers that run, and gives the messages
     /// of the rest back to the queue.
     pub async fn stop(self, grace: Duration) {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_wire::header::Headers;
@@ -285,7 +285,11 @@ pub struct Listen {
 
 /// A service at work. Stop it with [`Responder::stop`].
 pub struct Responder {
-    requests: Consumer,
+    bus: Arc<dyn Bus>,
+    subscription: Subscription,
+    handler: Arc<dyn Handler>,
+    /// The last one takes requests, unless it is paused; those before it end what they have.
+    consumers: Vec<Consumer>,
     control: ControlConsumers,
     outbox: Outbox,
     heartbeats: Heartbeats,
@@ -331,20 +335,52 @@ impl Responder {
         }
 
         let handler = Arc::clone(&prepared.handler) as Arc<dyn Handler>;
-        let requests = bus.subscribe(subscription, handler).await?;
+        let requests = bus.subscribe(subscription.clone(), Arc::clone(&handler)).await?;
         drop(held_back);
         prepared.opened.cancel();
 
         let PreparedResponder { control, outbox, heartbeats, parked, .. } = prepared;
         let _expire_parked = parked.expire_guard();
-        Ok(Self { requests, control, outbox, heartbeats, parked, _expire_parked })
+        Ok(Self {
+            bus,
+            subscription,
+            handler,
+            consumers: vec![requests],
+            control,
+            outbox,
+            heartbeats,
+            parked,
+            _expire_parked,
+        })
+    }
+
+    /// Takes no more requests for now, and leaves them to other workers. Those that it has go on,
+    /// and can be cancelled. While no worker takes any, callers are told that there is none.
+    pub fn pause(&mut self) {
+        self.consumers.iter().for_each(Consumer::stop_taking);
+    }
+
+    /// Takes requests again.
+    ///
+    /// # Errors
+    /// When the queue cannot be had. The responder is paused as before.
+    pub async fn unpause(&mut self) -> Result<(), SubscribeError> {
+        if self.consumers.last().is_some_and(Consumer::is_taking) {
+            return Ok(());
+        }
+
+        let handler = Arc::clone(&self.handler);
+        let requests = self.bus.subscribe(self.subscription.clone(), handler).await?;
+        self.consumers.retain(|consumer| !consumer.has_ended());
+        self.consumers.push(requests);
+        Ok(())
     }
 
     /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
     /// Parked calls end at once: as cancelled, or without a word where they are kept in a store.
     pub async fn stop(self, grace: Duration) {
         let ends_at = Instant::now() + grace.min(REQUEST_TIMEOUT_MAX);
-        self.requests.stop(grace).await;
+        join_all(self.consumers.into_iter().map(|consumer| consumer.stop(grace))).await;
         self.parked.stop(ends_at.saturating_duration_since(Instant::now())).await;
         self.control.stop().await;
         self.heartbeats.stop().await;

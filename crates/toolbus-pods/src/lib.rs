@@ -47,5 +47,6 @@ mod warm_pool;
 pub use connect::connect;
 pub use namespace::Unavailable;
 pub use policy_probe::PolicyStatus;
+pub use reaper::ClusterState;
 pub use runner::KubernetesRunner;
 pub use warm_metrics::WarmStatus;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -22,11 +23,25 @@ use crate::pod_spec::MANAGER;
 /// Most pods that one pass deletes at a time.
 const DELETIONS_MAX: usize = 16;
 
+/// Whether the cluster answers this manager, as its last renewal has shown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ClusterState {
+    /// The Lease of this manager was renewed, or it has just started.
+    #[default]
+    Reachable,
+    /// The Lease cannot be renewed: in half a minute, other managers take this one for dead.
+    Unreachable {
+        /// What the cluster or the way to it said.
+        reason: String,
+    },
+}
+
 /// Checks a namespace for orphaned pods on behalf of one manager.
 pub(crate) struct Reaper {
     pub(crate) keeper: Arc<PodKeeper>,
     pub(crate) leases: Arc<ManagerLeases>,
     pub(crate) liveness: LivenessTracker,
+    pub(crate) cluster: watch::Sender<ClusterState>,
 }
 
 impl Reaper {
@@ -53,7 +68,13 @@ impl Reaper {
     }
 
     async fn reap(&mut self) -> Result<(), kube::Error> {
-        self.leases.renew().await?;
+        let renewed = self.leases.renew().await;
+        self.cluster.send_if_modified(|state| {
+            let before = std::mem::replace(state, state_after(&renewed));
+            *state != before
+        });
+        renewed?;
+
         let leases = self.leases.list_all().await?;
         let pods = self.keeper.list_pods().await?;
         let owners: BTreeSet<String> = pods.iter().map(|pod| manager_of(pod).to_owned()).collect();
@@ -83,6 +104,13 @@ impl Reaper {
             let (pod, error) = (pod.name_any(), errors::error_chain(&error));
             tracing::warn!(pod, %error, "failed to delete an orphaned pod");
         }
+    }
+}
+
+fn state_after(renewed: &Result<(), kube::Error>) -> ClusterState {
+    match renewed {
+        Ok(()) => ClusterState::Reachable,
+        Err(error) => ClusterState::Unreachable { reason: errors::error_chain(error) },
     }
 }
 

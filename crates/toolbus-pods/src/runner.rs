@@ -33,7 +33,7 @@ use crate::pod_spec::{self, PodIdentity};
 use crate::pod_startup::{PodStartup, ReadyPod};
 use crate::pod_watch::PodWatch;
 use crate::policy_probe::PolicyStatus;
-use crate::reaper::Reaper;
+use crate::reaper::{ClusterState, Reaper};
 use crate::script_session::ScriptSession;
 use crate::settings::KubernetesSettings;
 use crate::warm_metrics::WarmStatus;
@@ -100,6 +100,8 @@ pub(crate) struct RunnerInner {
     pub(crate) packages: PackageSets,
     /// The watches and the reaper, which end with the runner.
     watchers: TaskTracker,
+    /// Whether the cluster answers.
+    cluster: watch::Receiver<ClusterState>,
     stop: CancellationToken,
     _stop_guard: DropGuard,
 }
@@ -156,7 +158,9 @@ impl KubernetesRunner {
             keeper: Arc::clone(&keeper),
             leases: Arc::clone(&leases),
             liveness: LivenessTracker::default(),
+            cluster: watch::Sender::default(),
         };
+        let cluster = reaper.cluster.subscribe();
 
         watchers.spawn(reaper.run(stop.clone()));
 
@@ -186,6 +190,7 @@ impl KubernetesRunner {
             policy: Mutex::default(),
             packages: PackageSets::new(),
             watchers,
+            cluster,
             stop: stop.clone(),
             _stop_guard: stop.drop_guard(),
         };
@@ -213,6 +218,13 @@ impl KubernetesRunner {
     #[must_use]
     pub fn warm(&self) -> WarmStatus {
         self.inner.warm.status()
+    }
+
+    /// Whether the cluster answers this manager, from now on. While it does not, scripts are better
+    /// left to other managers.
+    #[must_use]
+    pub fn cluster_state(&self) -> watch::Receiver<ClusterState> {
+        self.inner.cluster.clone()
     }
 
     /// Ends the watches and the reaper and gives up this manager's Lease, once no script runs any

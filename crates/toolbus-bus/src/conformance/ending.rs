@@ -87,6 +87,37 @@ pub(super) async fn a_stop_lets_running_work_finish(stage: Stage) {
     assert_eq!(texts(&next.received(1).await), ["later"]);
 }
 
+/// A consumer may leave messages to others for a while: what it works on goes on meanwhile, and
+/// another of the same name, in the same process too, takes what comes.
+pub(super) async fn a_consumer_that_takes_no_more_ends_what_it_has(stage: Stage) {
+    let bus = stage.bus().await;
+    let topic = stage.topic("work");
+    let subscription = stage.durable("q", "work", at_once(2));
+    let probe = stage.holds();
+    let paused = stage.subscribe(&bus, subscription.clone(), &probe).await;
+    stage.publish_texts(&bus, &topic, ["one", "two"]).await;
+    probe.received(2).await;
+
+    paused.stop_taking();
+    stage.consumers(&bus, "q", 0).await;
+    stage.publish_texts(&bus, &topic, ["three"]).await;
+    stage.ready("q", 1).await;
+
+    let next = stage.acks();
+    let again = stage.subscribe(&bus, subscription, &next).await;
+    assert_eq!(texts(&next.received(1).await), ["three"]);
+    assert!(again.is_taking() && !paused.is_taking() && !paused.has_ended());
+    probe.look(|state| assert_eq!((state.running, state.dropped), (2, 0)));
+
+    probe.open();
+    probe.answered(2).await;
+    stage.until("the end of the paused one", || std::future::ready(paused.has_ended())).await;
+    stage.within("the stop", paused.stop(stage.patience())).await;
+    stage.within("the stop", again.stop(stage.patience())).await;
+    stage.ready("q", 0).await;
+    assert_eq!(next.texts(), ["three"], "what was acked came again");
+}
+
 /// What the broker has handed out when the stop comes is worked on, for it would look begun to the
 /// next consumer. So nothing that the next one gets was begun.
 pub(super) async fn a_stop_under_load_leaves_nothing_that_looks_begun(stage: Stage) {

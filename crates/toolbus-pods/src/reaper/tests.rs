@@ -58,7 +58,8 @@ impl Manager {
         let made = keeper.create_pod(&identity, described, &signals, by).await;
         let Ok(PodCreation::Created(pod)) = made else { panic!("no pod") };
         let (leases, liveness) = (Arc::new(leases), LivenessTracker::default());
-        Self { reaper: Reaper { keeper, leases, liveness }, pod }
+        let cluster = watch::Sender::default();
+        Self { reaper: Reaper { keeper, leases, liveness, cluster }, pod }
     }
 
     fn name(&self) -> String {

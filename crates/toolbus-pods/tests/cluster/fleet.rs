@@ -1,6 +1,7 @@
 //! The real program between a real broker and a real cluster, killed and started again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::{Message, header, json, message, queue, topic};
 
 use crate::once::{LIMIT, Place};
+use crate::proxy::{Proxy, Way};
 
 /// Where signs of life and output go.
 const NEWS: &str = "test.news";
@@ -106,6 +108,16 @@ pub(crate) async fn manager(vhost: &Vhost, place: &Place) -> Service {
 /// One with more settings.
 async fn manager_with(vhost: &Vhost, place: &Place, settings: &[(&str, &str)]) -> Service {
     let kubeconfig = std::env::var_os("TOOLBUS_TEST_KUBECONFIG").expect("a cluster");
+    manager_at(Path::new(&kubeconfig), vhost, place, settings).await
+}
+
+/// One that reaches the cluster as a kubeconfig says.
+async fn manager_at(
+    kubeconfig: &Path,
+    vhost: &Vhost,
+    place: &Place,
+    settings: &[(&str, &str)],
+) -> Service {
     let launch = Launch::new("scripts-manager").arg("--bus").arg(vhost.amqp_url());
     let launch = launch
         .args(["--runner", "kubernetes"])
@@ -349,4 +361,48 @@ async fn a_manager_that_is_killed_amid_its_warm_pods_is_followed_by_one_of_anoth
     place.is_empty(LIMIT).await;
     let ids: BTreeSet<&str> = answers.iter().map(|answer| &*answer.tool_call_id).collect();
     assert_eq!((ids.len(), caller.answered(6).await.len()), (6, 6), "one answer a call");
+}
+
+/// Whoever is cut off from the cluster leaves calls to those that are not.
+#[tokio::test]
+async fn a_manager_that_cannot_reach_the_cluster_takes_no_calls_until_it_can() {
+    let Some(place) = Place::new("cut-off").await else { return };
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let Some((proxy, _)) = Proxy::to_cluster().await else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    let cluster = std::env::var_os("TOOLBUS_TEST_KUBECONFIG").expect("a cluster");
+    let cluster = std::fs::read_to_string(cluster).expect("a kubeconfig");
+    let server = crate::support::config().await.expect("a cluster").cluster_url;
+    let server = server.to_string();
+    let server = server.trim_end_matches('/');
+    assert!(cluster.contains(server), "{server} is not in the kubeconfig");
+    let through = cluster.replace(server, &format!("https://{}", proxy.address));
+    std::fs::write(&kubeconfig, through).expect("written");
+
+    let (first, mut second) =
+        tokio::join!(manager_at(&kubeconfig, &vhost, &place, &[]), manager(&vhost, &place));
+    let caller = Caller::new(&vhost).await;
+    proxy.set(Way::Closed);
+    let says = async |status: u16, text: &str| {
+        eventually(LIMIT, async || {
+            let (code, body) = first.look("/readyz").await.map_err(|error| error.to_string())?;
+            if (code, body.contains(text)) == (status, true) { Ok(()) } else { Err(body) }
+        })
+        .await;
+    };
+    says(503, "the cluster does not answer").await;
+    for call in 0..6 {
+        caller.ask(&format!("call_{call}"), "print('ran')").await;
+    }
+    for answer in caller.answered(6).await {
+        assert_eq!(answer.output.as_deref(), Some("ran\n"), "{answer:?}");
+    }
+
+    proxy.set(Way::Open);
+    says(200, "cluster").await;
+    second.process().terminate(LIMIT).await.expect("it stops");
+    caller.ask("call_after", "print('ran')").await;
+    let answers = caller.answered(7).await;
+    assert_eq!(answers[6].output.as_deref(), Some("ran\n"), "{:?}", answers[6]);
 }

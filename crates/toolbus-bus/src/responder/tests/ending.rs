@@ -195,3 +195,28 @@ async fn a_responder_that_cannot_start_leaves_nothing_behind() {
     drop(bus);
     until("the end of its tasks", || tasks.strong_count() == 0).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_responder_leaves_requests_to_others_and_ends_its_own() {
+    let mut stage = Stage::start(4).await;
+    stage.publish(request("running", "held", "")).await;
+    stage.service.started(1).await;
+
+    let responder = stage.responder.as_mut().unwrap();
+    responder.pause();
+    stage.publish(request("waiting", "echo", "")).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(stage.service.look(|state| state.started.clone()), ["running"]);
+
+    stage.cancel("RockBot", "running").await;
+    assert!(stage.outcomes(1).await[0].starts_with("running: Cancelled"));
+
+    stage.responder.as_mut().unwrap().unpause().await.unwrap();
+    assert_eq!(stage.outcomes(2).await[1], "waiting was run RockBot");
+    stage.publish(request("last", "held", "")).await;
+    stage.service.started(3).await;
+    stage.responder.as_mut().unwrap().pause();
+    // What it has ends with it.
+    stage.stop(Duration::ZERO).await;
+    assert_eq!(stage.service.look(|state| state.dropped.clone()), ["running", "last"]);
+}
