@@ -1,13 +1,14 @@
 //! The settings of `scripts-manager`.
 
 use std::num::NonZeroU16;
+use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_config::Mistakes;
 use toolbus_config::shared_settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
+use toolbus_config::{BusUrls, Mistakes};
 use toolbus_pods::settings::KubernetesSettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
@@ -18,6 +19,10 @@ use toolbus_tools::grant::settings::GrantCheckSettings;
 /// any manager may take them. When this process is killed, those here have an unknown outcome: so
 /// not many.
 const WAITING_MAX: usize = 8;
+
+/// RabbitMQ closes a connection that it hears nothing on for three heartbeats at the latest, and
+/// hands its calls to others. These find pods to adopt for 25 s.
+const HEARTBEAT_SECONDS: RangeInclusive<u64> = 1..=8;
 
 /// Settings of `scripts-manager`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -104,9 +109,23 @@ impl toolbus_config::Settings for Settings {
         if self.bus.url.is_none() {
             mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");
         }
+        if self.runner == RunnerKind::Kubernetes && self.bus.url.as_ref().is_some_and(is_slow) {
+            mistakes.add(
+                "bus.url",
+                "with pods, heartbeat is 1 to 8 s: the broker must notice the end of a manager \
+                 before other managers delete its pods",
+            );
+        }
         self.kubernetes.check(mistakes);
         self.grants.check(mistakes);
     }
+}
+
+/// Whether the broker may take longer to notice that a manager is gone than other managers do.
+fn is_slow(urls: &BusUrls) -> bool {
+    let heartbeats = urls.parameters("heartbeat");
+    let seconds = heartbeats.iter().filter_map(|value| value.parse::<u64>().ok());
+    seconds.into_iter().any(|seconds| !HEARTBEAT_SECONDS.contains(&seconds))
 }
 
 impl ServiceSettings for Settings {

@@ -40,6 +40,8 @@ pub(crate) enum Hearing {
 #[derive(Default)]
 struct FakeState {
     hearing: Hearing,
+    /// How many requests were made.
+    requests: usize,
     version: u64,
     /// By collection and name.
     objects: BTreeMap<(String, String), Value>,
@@ -53,6 +55,11 @@ impl FakeCluster {
     /// From now on.
     pub(crate) fn is_watching(&self, hearing: Hearing) {
         self.state.lock().hearing = hearing;
+    }
+
+    /// How many requests there were so far.
+    pub(crate) fn requests(&self) -> usize {
+        self.state.lock().requests
     }
 
     /// Makes a pod another manager's.
@@ -93,6 +100,7 @@ impl FakeState {
         request: &Request<()>,
         body: &Value,
     ) -> Option<Result<Value, ApiRefusal>> {
+        self.requests += 1;
         let arrives = self.hearing != Hearing::Deaf;
         let answer = arrives.then(|| self.answer(request, body));
         answer.filter(|_| self.hearing == Hearing::Well)

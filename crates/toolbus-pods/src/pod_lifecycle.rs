@@ -291,8 +291,7 @@ impl PodKeeper {
 
     /// Deletes a pod unless it changed since it was seen.
     pub(crate) async fn delete_as_seen(&self, pod: &Pod) -> Result<(), kube::Error> {
-        let as_seen = Preconditions { uid: pod.uid(), resource_version: pod.resource_version() };
-        self.delete_when(&pod.name_any(), as_seen).await
+        self.try_delete(&pod.name_any(), as_seen(pod)).await.map(drop)
     }
 
     fn track_pod(self: &Arc<Self>, name: &str, nonce: &str) -> OwnedPod {
@@ -309,30 +308,28 @@ impl PodKeeper {
         }
     }
 
-    /// Deletes a pod, and with it its processes. It is not held any more, whether or not that
-    /// succeeds.
-    async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
+    /// Deletes a pod, and with it its processes, unless another manager has adopted it. It is not
+    /// held any more, whether or not that succeeds.
+    async fn delete(&self, name: &str, nonce: &str, mut seen: Option<Preconditions>) {
         let mut pause = REQUEST_BACKOFF;
         for _ in 0..DELETE_ATTEMPTS_MAX {
-            if uid.is_none() {
-                uid = match with_timeout(self.pods.get_opt(name)).await {
-                    Ok(Some(pod)) if pod_spec::nonce_of(&pod) == Some(nonce) => pod.uid(),
-                    Ok(_) => break,
-                    Err(error) => {
-                        let error = errors::error_chain(&error);
-                        tracing::debug!(pod = name, %error, "retrying: cannot tell whether a pod was created");
-                        None
-                    }
+            let deleted = async {
+                let seen = match seen.take() {
+                    Some(seen) => seen,
+                    None => match with_timeout(self.pods.get_opt(name)).await? {
+                        Some(pod) if self.is_own(&pod, nonce) => as_seen(&pod),
+                        _ => return Ok(true),
+                    },
                 };
-            }
+                self.try_delete(name, seen).await
+            };
 
-            if uid.is_some() {
-                let same_pod = Preconditions { uid: uid.clone(), resource_version: None };
-                match self.delete_when(name, same_pod).await {
-                    Ok(()) => break,
-                    Err(error) => {
-                        tracing::warn!(pod = name, error = %errors::error_chain(&error), "failed to delete a pod");
-                    }
+            match deleted.await {
+                Ok(true) => break,
+                // It has changed: who owns it is read before the next attempt.
+                Ok(false) => continue,
+                Err(error) => {
+                    tracing::warn!(pod = name, error = %errors::error_chain(&error), "failed to delete a pod");
                 }
             }
 
@@ -343,20 +340,27 @@ impl PodKeeper {
         self.held.lock().remove(nonce);
     }
 
-    /// Deletes this very pod, not a later one of the same name.
-    async fn delete_when(
-        &self,
-        name: &str,
-        preconditions: Preconditions,
-    ) -> Result<(), kube::Error> {
-        let parameters = DeleteParams::default().grace_period(0).preconditions(preconditions);
+    /// Whether a pod is the one of this nonce, and this manager owns it.
+    fn is_own(&self, pod: &Pod, nonce: &str) -> bool {
+        pod_spec::nonce_of(pod) == Some(nonce) && pod.labels().get(MANAGER) == Some(&self.manager)
+    }
+
+    /// Deletes a pod as it was seen. `false` when it has changed since, or is another of the same
+    /// name.
+    async fn try_delete(&self, name: &str, seen: Preconditions) -> Result<bool, kube::Error> {
+        let parameters = DeleteParams::default().grace_period(0).preconditions(seen);
         match with_timeout(self.pods.delete(name, &parameters)).await {
-            Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
-                Err(error)
-            }
-            _ => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if errors::is_not_found(&error) => Ok(true),
+            Err(error) if errors::is_conflict(&error) => Ok(false),
+            Err(error) => Err(error),
         }
     }
+}
+
+/// The condition that a pod has not changed since it was seen.
+fn as_seen(pod: &Pod) -> Preconditions {
+    Preconditions { uid: pod.uid(), resource_version: pod.resource_version() }
 }
 
 impl OwnedPod {
@@ -487,7 +491,13 @@ impl Drop for OwnedPod {
         }
 
         let keeper = Arc::clone(&self.keeper);
-        let uid = self.uid.take();
+        // The watch may be behind, so the deletion is of what it has seen, and of nothing newer.
+        let version = self.follower.observed.borrow().version.clone();
+        let seen = self.uid.take().zip(version);
+        let seen = seen.map(|(uid, version)| Preconditions {
+            uid: Some(uid),
+            resource_version: Some(version),
+        });
         let name = std::mem::take(&mut self.name);
         let nonce = std::mem::take(&mut self.nonce);
         let end_listener = self.end_listener.take();
@@ -505,7 +515,7 @@ impl Drop for OwnedPod {
             }
 
             sleep(DELETE_GRACE).await;
-            keeper.delete(&name, &nonce, uid).await;
+            keeper.delete(&name, &nonce, seen).await;
             let mut deletions = keeper.deletions.lock();
             deletions.count -= 1;
 

@@ -18,10 +18,12 @@ use crate::errors;
 use crate::pod_watch::{ObservedPod, PodFollower};
 use crate::protocol::{self, Report, ReportReader};
 
-/// Between two attempts, while the pod is young and when it is not.
+/// Between two attempts: a part of the time that the pod has taken so far, so that one that starts
+/// at once is not waited for, and one whose image is pulled for a minute is not asked hundreds of
+/// times.
 const ATTACH_INTERVAL: Duration = Duration::from_millis(10);
-const ATTACH_INTERVAL_MAX: Duration = Duration::from_millis(100);
-const FAST_ATTACH_TIMEOUT: Duration = Duration::from_secs(2);
+const ATTACH_INTERVAL_MAX: Duration = Duration::from_secs(1);
+const ATTACH_INTERVAL_PARTS: u32 = 20;
 /// Attaching before a node has the pod is in vain, so that is waited for; not longer than this, in
 /// case the watch is behind.
 const SCHEDULE_TIMEOUT: Duration = Duration::from_millis(150);
@@ -91,12 +93,8 @@ impl PodStartup<'_> {
                     return ready;
                 }
 
-                sleep(if start.elapsed() < FAST_ATTACH_TIMEOUT {
-                    ATTACH_INTERVAL
-                } else {
-                    ATTACH_INTERVAL_MAX
-                })
-                .await;
+                let part = start.elapsed() / ATTACH_INTERVAL_PARTS;
+                sleep(part.clamp(ATTACH_INTERVAL, ATTACH_INTERVAL_MAX)).await;
             }
         };
 

@@ -95,7 +95,7 @@ impl Config {
             durable: true,
             queue_profile: QueueProfile::default(),
             connection_name: "toolbus".to_owned(),
-            heartbeat: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(8),
             start: Start::Within(Duration::from_secs(10)),
             connect_within: Duration::from_secs(10),
             broker_timeout: Duration::from_secs(5),

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::runner::{Error, Outcome, Run, Runner, Script};
+use crate::runner::{Error, Outcome, Run, Runner, Script, wait_for_permit};
 
 /// Limits on the scripts of all agents and of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl FairRunner {
         let free_permits = admitted.permits.try_acquire().ok().zip(self.permits.try_acquire().ok());
         let _permits = match free_permits {
             Some(permits) => permits,
-            None => self.wait_for_turn(&admitted, &run).await?,
+            None => self.wait_for_turn(&admitted, &script, &run).await?,
         };
 
         self.runner.run(script, run).await
@@ -136,6 +136,7 @@ impl FairRunner {
     async fn wait_for_turn<'a>(
         &'a self,
         admitted: &'a AdmittedScript<'_>,
+        script: &Script,
         run: &Run,
     ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Error> {
         let both = async {
@@ -146,7 +147,7 @@ impl FairRunner {
 
         // Every arm only waits; a dropped permit goes to the next in line.
         let permits = tokio::select! {
-            permits = run.with_queue_deadline(both) => permits?,
+            permits = wait_for_permit(run.turn_deadline(script), both) => permits?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             () = self.queue_closed() => {
                 let text = "this worker stops, and it was not the script's turn yet";

@@ -123,20 +123,38 @@ impl Run {
         self.deadline.for_next_hop().at() - self.report_grace()
     }
 
+    /// The deadline for a script's turn: one that comes later leaves the script less than half of
+    /// its own time, so that it would likely take a place from others and end without an outcome.
+    #[must_use]
+    pub fn turn_deadline(&self, script: &Script) -> Instant {
+        self.queue_deadline().min(self.deadline.at() - script.timeout / 2)
+    }
+
     /// Waits for a permit until the queue deadline.
     ///
     /// # Errors
     /// [`Error::Busy`] when it does not come by [`Run::queue_deadline`].
     pub async fn with_queue_deadline<T>(&self, turn: impl Future<Output = T>) -> Result<T, Error> {
-        let start = Instant::now();
-        timeout_at(self.queue_deadline(), turn).await.map_err(|_| {
-            Error::Busy(format!("no other script made room within {:.1?}", start.elapsed()))
-        })
+        wait_for_permit(self.queue_deadline(), turn).await
     }
 
     fn report_grace(&self) -> Duration {
         REPORT_GRACE.min(self.deadline.asked() / 10)
     }
+}
+
+/// Waits for a permit until `by`.
+///
+/// # Errors
+/// [`Error::Busy`] when it does not come by then.
+pub(crate) async fn wait_for_permit<T>(
+    by: Instant,
+    permit: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let start = Instant::now();
+    timeout_at(by, permit).await.map_err(|_| {
+        Error::Busy(format!("no other script made room within {:.1?}", start.elapsed()))
+    })
 }
 
 /// Receives chunks of output while a script runs: valid UTF-8, in order of arrival.

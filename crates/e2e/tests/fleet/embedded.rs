@@ -89,6 +89,8 @@ async fn misuse_is_told_as_such() {
     check("mcp-bridge", &[], "a bridge needs a broker").await;
     check("scripts-manager", &[], "a worker needs a broker").await;
     check("scripts-manager", &["--runner", "moon"], "\"moon\" is not one of").await;
+    let slow = ["--runner", "kubernetes", "--bus", "amqp://h?heartbeat=30"];
+    check("scripts-manager", &slow, "heartbeat is 1 to 8 s").await;
 }
 
 #[tokio::test]

@@ -20,6 +20,13 @@ impl BusUrls {
     pub fn expose(&self) -> String {
         join_urls(&self.0)
     }
+
+    /// The values of a parameter, in all URLs that have it.
+    #[must_use]
+    pub fn parameters(&self, name: &str) -> Vec<String> {
+        let pairs = self.0.iter().flat_map(Url::query_pairs);
+        pairs.filter(|(key, _)| key == name).map(|(_, value)| value.into_owned()).collect()
+    }
 }
 
 impl TextValue for BusUrls {

@@ -188,3 +188,14 @@ async fn whose_a_pod_is_that_the_cluster_does_not_tell_of_is_unknown() {
         assert!(keeper.held.lock().is_empty(), "it is nobody's stray");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_another_manager_adopted_unseen_is_not_deleted() {
+    let FinishedPod { cluster, keeper, pod, .. } = FinishedPod::new().await;
+    // No watch tells of it.
+    cluster.take_over(&pod.name, "another");
+    drop(pod);
+    sleep(LIMIT).await;
+    assert_eq!(cluster.names("pods").len(), 1);
+    assert!(keeper.held.lock().is_empty());
+}

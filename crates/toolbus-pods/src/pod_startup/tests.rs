@@ -31,6 +31,27 @@ async fn a_pod_that_cannot_be_attached_to_is_given_up_in_its_time() {
     check(Hearing::Deaf, "no connection within 5s").await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_takes_a_minute_is_not_asked_hundreds_of_times() {
+    let cluster = FakeCluster::default();
+    let minute = Duration::from_secs(60);
+    let wait = PodStartup {
+        client: &Client::new(cluster.clone(), NAMESPACE),
+        namespace: NAMESPACE,
+        name: "pod",
+        nonce: "n0",
+        by: Instant::now() + minute,
+        unscheduled: minute,
+        cancelled: &CancellationToken::new(),
+    };
+
+    let ready = wait.wait_ready(&mut PodWatch::default().follow_pod("pod")).await;
+
+    assert!(ready.is_err());
+    let requests = cluster.requests();
+    assert!((60..200).contains(&requests), "{requests}");
+}
+
 #[test]
 fn what_the_cluster_says_of_a_pod_is_the_reason_why_it_is_late() {
     let check = |observed: ObservedPod, expected: Error| {

@@ -261,3 +261,27 @@ async fn a_turn_that_does_not_come_before_the_deadline_is_busy_and_leaves_nothin
 
     assert_eq!(turns.agents.lock().scripts, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_script_does_not_start_with_less_than_half_of_its_time() {
+    let (held, turns) = stage();
+    let run = |number, timeout| {
+        let (script, run) = of("a", number);
+        let timeout = Duration::from_secs(timeout);
+        let deadline = Deadline::after(timeout + Duration::from_secs(10));
+        turns.run(Script { timeout, ..script }, Run { deadline, ..run })
+    };
+
+    let running = join_all((0..2).map(|number| run(number, 3600)));
+    let start = Instant::now();
+    let waiting = async {
+        let busy = run(2, 60).await;
+        let waited = start.elapsed();
+        held.may_end.send_replace(100);
+        (busy, waited)
+    };
+    let (_, (busy, waited)) = tokio::join!(running, waiting);
+
+    assert!(matches!(&busy, Err(Error::Busy(why)) if why.contains("made room")), "{busy:?}");
+    assert_eq!(waited, Duration::from_secs(40));
+}

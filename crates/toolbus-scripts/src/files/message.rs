@@ -1,15 +1,18 @@
 //! Files as members of messages.
 //!
-//! Invariant: an answer that would be too large for one message goes without its files, and says
-//! so.
+//! Invariant: an answer that would be too large for one message goes without its files, and without
+//! some of its output, and says so.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_bus::responder::Reply;
-use toolbus_wire::message::script::{RefusedFile, ScriptFile, ScriptInvokeResponse};
+use toolbus_wire::message::script::{RefusedFile, ScriptFile, ScriptInvokeResponse, ScriptReason};
 
 use super::{FILES_BYTES_MAX, FILES_MAX, File, FileName, Produced, Refused, mime_type};
+
+/// How much is kept of each text of an answer that is too large without its files.
+const LONG_OUTPUT_BYTES_MAX: usize = 512 << 10;
 
 /// The files of a request.
 ///
@@ -72,11 +75,43 @@ pub(crate) fn within_limit(
         return whole;
     }
 
-    let Some(files) = response.files.take() else { return whole };
-    let refused = files.into_iter().map(|file| RefusedFile {
-        name: file.name,
-        reason: "with what the script printed the answer would be too large".to_owned(),
-    });
-    response.files_refused.get_or_insert_default().extend(refused);
+    if let Some(files) = response.files.take() {
+        let refused = files.into_iter().map(|file| RefusedFile {
+            name: file.name,
+            reason: "with what the script printed the answer would be too large".to_owned(),
+        });
+        response.files_refused.get_or_insert_default().extend(refused);
+    }
+
+    let without_files = reply(&response);
+    if without_files.body.len() <= BODY_BYTES_MAX {
+        return without_files;
+    }
+
+    shorten_output(&mut response);
     reply(&response)
+}
+
+/// Cuts what the script printed so that it is not too large whatever it consists of: a control
+/// character takes six bytes in JSON.
+fn shorten_output(response: &mut ScriptInvokeResponse) {
+    let mut is_cut = false;
+    let mut shorten = |text: &mut String| {
+        let end = text.floor_char_boundary(LONG_OUTPUT_BYTES_MAX);
+        let is_longer = end < text.len();
+        text.truncate(end);
+        is_cut |= is_longer;
+        is_longer
+    };
+
+    if let Some(output) = &mut response.output {
+        shorten(output);
+    }
+    if let Some(streams) = &mut response.streams {
+        streams.stdout_truncated |= shorten(&mut streams.stdout);
+        streams.stderr_truncated |= shorten(&mut streams.stderr);
+    }
+    if is_cut {
+        response.reason.get_or_insert(ScriptReason::OutputTruncated);
+    }
 }

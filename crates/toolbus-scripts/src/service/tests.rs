@@ -184,6 +184,25 @@ async fn files_that_make_an_answer_too_large_are_left_out_with_a_word() {
     assert!(content.ends_with(note), "{}", &content[OUTPUT_BYTES_MAX..]);
 }
 
+/// What a script printed is cut where it would not fit into an answer by itself.
+#[tokio::test]
+async fn output_that_makes_an_answer_too_large_is_shortened() {
+    let zeros = Captured { text: "\0".repeat(OUTPUT_BYTES_MAX), truncated: false };
+    let fixture = fixture(move |_| {
+        let printed = printed("", Ending::Exited(0));
+        let (output, stdout, stderr) = (zeros.clone(), zeros.clone(), zeros.clone());
+        Ok(Outcome { output, stdout, stderr, ..printed })
+    })
+    .await;
+
+    let output = fixture.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap();
+    let content = output.content.unwrap();
+
+    assert!(content.starts_with(&"\0".repeat(OUTPUT_BYTES_MAX / 2)));
+    assert!(content.len() < OUTPUT_BYTES_MAX / 2 + 200, "{}", content.len());
+    assert!(content.contains("truncated"), "{}", &content[OUTPUT_BYTES_MAX / 2..]);
+}
+
 #[tokio::test]
 async fn files_that_no_runner_takes_never_reach_one() {
     let fixture = fixture(|_| panic!("it reached the runner")).await;
