@@ -26,6 +26,7 @@ mod output_files;
 mod owner_lease;
 mod packages;
 mod placement;
+mod pod_annotations;
 mod pod_lifecycle;
 mod pod_spec;
 mod pod_startup;

@@ -57,6 +57,17 @@ pub enum Unavailable {
     /// The namespace is missing.
     #[error("there is no namespace {0}: make it, or set kubernetes.prepare_namespace")]
     Namespace(String),
+    /// The namespace does not hold the pods in it.
+    #[error(
+        "the namespace {namespace} lacks {missing}: add it, or set \
+         kubernetes.allow_unguarded_namespace"
+    )]
+    Unguarded {
+        /// The namespace.
+        namespace: String,
+        /// What it should have.
+        missing: String,
+    },
     /// The namespace could not be prepared.
     #[error("the namespace {namespace} cannot be prepared")]
     Preparation {
@@ -83,21 +94,30 @@ pub(crate) async fn check_namespace(
         }
 
         check_rights(client, &settings.namespace).await?;
-        let missing = list_missing_safeguards(client, &settings.namespace).await?;
-        if !missing.is_empty() {
-            // Scripts cannot open sockets all the same: the pod's own filter holds from the first
-            // byte.
-            tracing::warn!(
-                namespace = settings.namespace,
-                missing = missing.join(", "),
-                "namespace lacks recommended policies"
-            );
-        }
-
-        Ok(())
+        check_safeguards(client, settings).await
     };
 
     timeout(CHECK_TIMEOUT, checks).await.unwrap_or(Err(Unavailable::Slow))
+}
+
+/// Checks that the namespace itself holds the pods in it, as far as the settings demand.
+async fn check_safeguards(
+    client: &Client,
+    settings: &KubernetesSettings,
+) -> Result<(), Unavailable> {
+    let missing = list_missing_safeguards(client, &settings.namespace).await?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+
+    let (namespace, missing) = (settings.namespace.clone(), missing.join(", "));
+    if !settings.allow_unguarded_namespace {
+        return Err(Unavailable::Unguarded { namespace, missing });
+    }
+
+    // Scripts cannot open sockets all the same: the pod's own filter holds from the first byte.
+    tracing::warn!(namespace, missing, "namespace lacks recommended policies");
+    Ok(())
 }
 
 /// Checks that this service has all rights that it needs. Asks for all at once, and for those that
@@ -209,22 +229,19 @@ async fn list_missing_safeguards(
     let all = ListParams::default();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), name);
-    let ranges: Api<LimitRange> = Api::namespaced(client.clone(), name);
     let found = tokio::try_join!(
         with_retry(|| namespaces.get_opt(name)),
         denies_all_traffic(client, name),
         with_retry(|| quotas.list(&all)),
-        with_retry(|| ranges.list(&all)),
     );
 
-    let (namespace, denies_all_traffic, quotas, ranges) = found.map_err(Unavailable::Cluster)?;
+    let (namespace, denies_all_traffic, quotas) = found.map_err(Unavailable::Cluster)?;
     let namespace = namespace.ok_or_else(|| Unavailable::Namespace(name.to_owned()))?;
     let restricted = namespace.labels().get(LEVEL_LABEL).is_some_and(|level| level == "restricted");
     let checks = [
         (restricted, "the label that enforces the restricted level"),
         (denies_all_traffic, "a NetworkPolicy that denies all traffic"),
         (!quotas.items.is_empty(), "a ResourceQuota"),
-        (!ranges.items.is_empty(), "a LimitRange"),
     ];
 
     Ok(checks.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect())

@@ -132,7 +132,8 @@ impl RunnerInner {
         if permit.is_some() {
             *seen = None;
             let left = deadline.saturating_duration_since(Instant::now());
-            let input = install_order(settings, index.expose(), &key, requirements);
+            let agent = agent_digest(&run.source);
+            let input = install_order(settings, index.expose(), &key, &agent, requirements);
 
             // From before it was looked at: it may be touched no later than that.
             let looked = Instant::now();
@@ -205,7 +206,9 @@ impl RunnerInner {
 /// them.
 fn set_key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) -> String {
     let mut digest = Sha256::new();
-    for part in [settings.image.as_str(), installer_pod::installer_image(settings), index] {
+    let image = installer_pod::installer_image(settings);
+    let architecture = settings.placement.architecture().unwrap_or_default();
+    for part in [settings.image.as_str(), image, index, architecture] {
         digest.update(part);
         digest.update("\n");
     }
@@ -216,27 +219,38 @@ fn set_key(settings: &KubernetesSettings, index: &str, requirements: &Requiremen
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What an agent is called on the volume, whatever it calls itself.
+fn agent_digest(agent: &str) -> String {
+    let digest = Sha256::digest(agent.as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The input of `install.py`.
 fn install_order(
     settings: &PackagesSettings,
     index: &str,
     key: &str,
+    agent: &str,
     requirements: &Requirements,
 ) -> String {
     let url = Url::parse(index).ok();
     // Without encryption pip trusts only hosts that it is told to; the operator wrote this address.
     let plain = url.as_ref().filter(|url| url.scheme() == "http");
     let is_name = |char: char| char.is_ascii_alphanumeric() || char == '-';
+    let cache_bytes = settings.cache_bytes.bytes();
     let names = requirements.iter().map(|text| text.split(|char| !is_name(char)).next());
+
     json!({
         "key": key,
+        "agent": agent,
         "index": index,
         "pip": packages::RUN_PIP,
         "trusted_host": plain.and_then(Url::host_str),
         "requirements": requirements.iter().collect::<Vec<_>>(),
         "names": names.collect::<Vec<_>>(),
         "set_bytes": settings.set_bytes.bytes(),
-        "cache_bytes": settings.cache_bytes.bytes(),
+        "cache_bytes": cache_bytes,
+        "agent_bytes": settings.agent_bytes.map_or(cache_bytes.div_ceil(2), |bytes| bytes.bytes()),
         "kept_seconds": SET_UNUSED_TTL.as_secs(),
     })
     .to_string()

@@ -29,7 +29,15 @@ struct Members {
     image_pull_secrets: Vec<LocalObjectReference>,
 }
 
+/// The label of nodes that names their kind of processor.
+const ARCHITECTURE: &str = "kubernetes.io/arch";
+
 impl PodPlacement {
+    /// The kind of processor that pods are kept to, where the node selector names one.
+    pub(crate) fn architecture(&self) -> Option<&str> {
+        self.0.node_selector.get(ARCHITECTURE).map(String::as_str)
+    }
+
     pub(crate) fn apply(&self, spec: &mut PodSpec) {
         let Members { node_selector, tolerations, affinity, priority_class_name, .. } =
             self.0.clone();

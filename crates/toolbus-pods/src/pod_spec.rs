@@ -264,6 +264,7 @@ pub(crate) fn describe_pod(
 
     let mut pod: Pod = serde_json::from_value(pod).expect("the template is a pod");
     settings.placement.apply(pod.spec.get_or_insert_default());
+    settings.annotations.add_to(pod.annotations_mut());
     pod
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use toolbus_config::{ByteSize, Mistakes, Secret, TimeSpan};
 
 pub use crate::placement::PodPlacement;
+pub use crate::pod_annotations::PodAnnotations;
 
 /// How scripts run in pods of a cluster. Which cluster is what kubectl would take: KUBECONFIG, else
 /// `~/.kube/config`, else the cluster that the service itself runs in.
@@ -46,6 +47,13 @@ pub struct KubernetesSettings {
     /// Makes the namespace, its network policy, quota and limits at start where they are missing
     /// and this service may make them.
     pub prepare_namespace: bool,
+    /// Starts though the namespace does not enforce the PodSecurity level `restricted`, has no
+    /// network policy that denies all traffic, or no quota. What holds scripts then is their pod
+    /// alone.
+    pub allow_unguarded_namespace: bool,
+    /// Annotations of all pods beside our own, as a JSON object of texts: for collectors of logs
+    /// that leave out pods by annotations. What a script prints stands in its pod's log.
+    pub annotations: PodAnnotations,
     /// Pods that wait for a script, so that it need not wait for one.
     pub warm: WarmSettings,
 }
@@ -113,6 +121,8 @@ impl Default for KubernetesSettings {
             start_timeout: TimeSpan::seconds(60),
             packages: PackagesSettings::default(),
             prepare_namespace: false,
+            allow_unguarded_namespace: false,
+            annotations: PodAnnotations::default(),
             warm: WarmSettings::default(),
         }
     }
@@ -150,6 +160,9 @@ pub struct PackagesSettings {
     /// How much all sets may take up. Those that were unused for longest go first; what was used
     /// within the last 80 minutes stays in any case.
     pub cache_bytes: ByteSize,
+    /// How much of it sets may take up that one agent had installed, and that were used within the
+    /// last 80 minutes. Without it: half of `cache_bytes`.
+    pub agent_bytes: Option<ByteSize>,
 }
 
 impl Default for PackagesSettings {
@@ -166,6 +179,7 @@ impl Default for PackagesSettings {
             memory_limit: "1Gi".to_owned(),
             set_bytes: ByteSize::mebibytes(1024),
             cache_bytes: ByteSize::mebibytes(4096),
+            agent_bytes: None,
         }
     }
 }

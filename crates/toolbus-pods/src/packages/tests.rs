@@ -15,7 +15,11 @@ fn one_set_has_one_key_and_all_that_decides_about_it_changes_it() {
     assert_eq!(one, set_key(&settings, index, &requirements(&["b", "A == 1"])));
 
     let other_image = KubernetesSettings { image: "other".to_owned(), ..settings.clone() };
+    let nodes = r#"{"nodeSelector": {"kubernetes.io/arch": "arm64"}}"#.to_owned();
+    let placement = nodes.try_into().expect("a placement");
+    let other_nodes = KubernetesSettings { placement, ..settings.clone() };
     for other in [
+        set_key(&other_nodes, index, &requirements(&["a==1", "b"])),
         set_key(&settings, index, &requirements(&["a==2", "b"])),
         set_key(&settings, "https://other/simple", &requirements(&["a==1", "b"])),
         set_key(&other_image, index, &requirements(&["a==1", "b"])),
@@ -32,6 +36,7 @@ fn an_installer_is_told_what_to_do_and_whom_to_trust() {
             &settings,
             index,
             "k",
+            &agent_digest("RockBot/ü"),
             &requirements(&["b>=2", "a[x]; os_name == 'posix'"]),
         );
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
@@ -40,6 +45,8 @@ fn an_installer_is_told_what_to_do_and_whom_to_trust() {
     let plain = told("http://index.local:8080/simple");
     assert_eq!(plain["trusted_host"], "index.local");
     assert_eq!(plain["names"], json!(["a", "b"]));
+    assert_eq!(plain["agent"].as_str().map(str::len), Some(16));
+    assert_eq!(plain["agent_bytes"], plain["cache_bytes"].as_u64().expect("a number") / 2);
     assert_eq!(plain["requirements"], json!(["a[x]; os_name == \"posix\"", "b>=2"]));
 
     assert_eq!(told("https://index.local/simple")["trusted_host"], json!(null));
@@ -90,7 +97,9 @@ fn with_installer(sets: &[(&str, u32)], code: &str) -> String {
 
     let text = PROGRAM.replace("\"/packages\"", &format!("{:?}", folder.display().to_string()));
     let functions = text.trim_end().strip_suffix("main()").expect("it ends so");
-    let order = json!({"key": "k", "cache_bytes": 100, "kept_seconds": 60});
+    let order = json!({
+        "key": "k", "agent": "me", "cache_bytes": 100, "agent_bytes": 50, "kept_seconds": 60,
+    });
     let output = std::process::Command::new("python3")
         .args(["-I", "-c", &format!("{functions}{code}")])
         .env("ROCKBOT_INPUT", order.to_string())
@@ -114,6 +123,46 @@ fn nothing_is_installed_while_sets_in_use_take_up_all_the_room() {
     assert_eq!(with_installer(&[("a", 60), ("b", 60), ("c", 60)], &code), "room\n1\n");
 }
 
+#[test]
+fn one_agent_fills_no_more_than_its_share_with_sets_in_use() {
+    let agents = r"
+for name, agent in ('a', 'me'), ('b', 'me'), ('c', 'another'):
+    with open(os.path.join(SETS, name, AGENT), 'w') as file: file.write(agent)
+";
+    let check = |sets: &[(&str, u32)], code: &str, expected: &str| {
+        let told = with_installer(
+            sets,
+            &format!(
+                "{agents}{code}check_room()
+print('room')"
+            ),
+        );
+        assert!(told.contains(expected), "{told}");
+    };
+    check(
+        &[("a", 30), ("b", 19), ("c", 45)],
+        "",
+        "room
+",
+    );
+    check(&[("a", 30), ("b", 20), ("c", 0)], "", "all of the 50 bytes of one agent");
+    check(
+        &[("a", 0), ("b", 49), ("c", 50), ("d", 0)],
+        "",
+        "room
+",
+    );
+    // What it has not used for long counts for nobody.
+    let old = "os.utime(os.path.join(SETS, 'a'), (0, 0))
+";
+    check(
+        &[("a", 30), ("b", 20), ("c", 0)],
+        old,
+        "room
+",
+    );
+}
+
 /// Another packages pod removes what this one has just listed.
 #[test]
 fn what_others_remove_meanwhile_is_no_failure() {
@@ -127,7 +176,7 @@ def others_are_faster(path):
     return entries
 def is_gone(*_): raise FileNotFoundError
 os.scandir, os.rename = others_are_faster, is_gone
-print(make_room())
+print(make_room()[0])
 ";
     assert_eq!(with_installer(&[("gone", 60), ("a", 60), ("b", 60)], code), "60\n");
 }

@@ -16,6 +16,7 @@ import urllib.request
 
 SETS = "/packages"
 SIZE = ".size"
+AGENT = ".agent"
 HALF_MADE = ".half-made-"
 HALF_MADE_SECONDS = 2 * 3600  # far more than making one takes, and an hour for clocks that are not right
 
@@ -94,8 +95,10 @@ def install():
         run_pip(staging, tree, scratch)
         check_size(staging)
         give_to_group(tree)
-        with open(os.path.join(tree, SIZE), "w") as file:
-            file.write(str(size(tree)))
+        # Both are new files: what the packages have under these names is theirs, and is not written.
+        for name, text in (AGENT, order["agent"]), (SIZE, str(size(tree))):
+            with open(os.path.join(tree, name), "x") as file:
+                file.write(text)
         try:
             os.rename(tree, target)
         except OSError:
@@ -110,10 +113,21 @@ def is_set(path):
     return os.path.exists(os.path.join(path, SIZE))
 
 
+def agent_of(path):
+    """Who had a set installed; nobody, for sets that were there before this was written down."""
+    try:
+        with open(os.path.join(path, AGENT)) as file:
+            return file.read(64)
+    except OSError:
+        return ""
+
+
 def make_room():
-    """Removes what was unused for longest, where there is too much; returns what is left. Others do the
-    same at the same time, so whatever is listed may be gone when it is looked at."""
+    """Removes what was unused for longest, where there is too much; returns what is left, and what of it
+    this agent had installed and cannot go yet. Others do the same at the same time, so whatever is listed
+    may be gone when it is looked at."""
     sets = []
+    own = 0
     now = time.time()
     for entry in os.scandir(SETS):
         try:
@@ -124,6 +138,8 @@ def make_room():
                 continue
             with open(os.path.join(entry.path, SIZE)) as file:
                 sets.append((used, int(file.read()), entry.path))
+            if used > now - order["kept_seconds"] and agent_of(entry.path) == order["agent"]:
+                own += sets[-1][1]
         except (OSError, ValueError):
             pass  # not a set, or not any more
     total = sum(taken for _, taken, _ in sets)
@@ -137,13 +153,17 @@ def make_room():
             pass  # somebody else removes it
         shutil.rmtree(trash, ignore_errors=True)
         total -= taken
-    return total
+    return total, own
 
 
 def check_room():
-    if make_room() >= order["cache_bytes"]:
+    total, own = make_room()
+    if total >= order["cache_bytes"]:
         sys.exit("packages that were used a short while ago take up all of the %d bytes for them"
                  % order["cache_bytes"])
+    if own >= order["agent_bytes"]:
+        sys.exit("packages that were used a short while ago, and that this agent asked for, take up all of"
+                 " the %d bytes of one agent" % order["agent_bytes"])
 
 
 def main():

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolbus_pods::settings::KubernetesSettings;
 use toolbus_pods::{KubernetesRunner, Unavailable};
 use toolbus_scripts::runner::{Ending, Error, Run, Runner};
 
+use crate::once::Place;
 use crate::proxy::Proxy;
 use crate::support::{NAMESPACE, bystander, client, config, pods_of, script, settings, unwatched};
 
@@ -107,6 +108,24 @@ async fn a_namespace_that_is_not_there_and_missing_rights_are_told_at_start() {
     let settings = KubernetesSettings { prepare_namespace: false, ..settings() };
     let refused = KubernetesRunner::start(nobody, settings).await.err().expect("refused");
     assert!(refused.to_string().contains("get pods/attach"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_does_not_hold_its_pods_is_refused_unless_it_is_allowed() {
+    let Some(place) = Place::new("unguarded").await else { return };
+    let client = client().await.expect("a cluster");
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), &place.settings.namespace);
+    let all = ListParams::default();
+    quotas.delete_collection(&DeleteParams::default(), &all).await.expect("no quota");
+
+    let settings = KubernetesSettings { prepare_namespace: false, ..place.settings.clone() };
+    let refused = KubernetesRunner::start(client.clone(), settings.clone()).await.err();
+    let refused = refused.expect("refused").to_string();
+    assert!(refused.contains("lacks a ResourceQuota: add it, or set"), "{refused}");
+
+    let settings = KubernetesSettings { allow_unguarded_namespace: true, ..settings };
+    let runner = KubernetesRunner::start(client, settings).await.expect("it is allowed");
+    runner.leave().await.expect("left");
 }
 
 #[tokio::test]

@@ -35,8 +35,10 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) async fn start(client: Client, namespace: &str) -> Self {
         let name = format!("toolbus-test-{}", &Uuid::new_v4().simple().to_string()[..12]);
-        for name in [namespace, NAMESPACE] {
-            let described = json!({"metadata": {"name": name}});
+        // A manager starts only in a namespace that enforces this level.
+        let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        for (name, labels) in [(namespace, restricted), (NAMESPACE, json!({}))] {
+            let described = json!({"metadata": {"name": name, "labels": labels}});
             let described: Namespace = serde_json::from_value(described).expect("a namespace");
             // That it is there already is as good.
             let _ = Api::all(client.clone()).create(&PostParams::default(), &described).await;

@@ -52,7 +52,6 @@ async fn everything(name: &str, fate: Fate) {
         "get namespaces",
         "list networkpolicies.networking.k8s.io",
         "list resourcequotas",
-        "list limitranges",
         "patch leases.coordination.k8s.io",
         "create leases.coordination.k8s.io",
         "list leases.coordination.k8s.io",
