@@ -81,7 +81,7 @@ impl Fleet {
             embed_services(builder, settings, runner)
         } else {
             let bus = join_bus(&settings.bus, context, start).await?;
-            builder.bus(bus).scripts(Scripts::remote())
+            builder.bus(bus).scripts(Scripts::remote().allowance(settings.scripts.allowance()))
         };
         Ok(Self { toolbus: builder.open().await?, is_embedded, scripts_memory })
     }
@@ -117,7 +117,9 @@ fn embed_services(
     settings: &Settings,
     runner: Arc<dyn Runner>,
 ) -> ToolbusBuilder {
-    let scripts = Scripts::local(runner).concurrency(settings.scripts.max_concurrent);
+    let scripts = Scripts::local(runner)
+        .concurrency(settings.scripts.max_concurrent)
+        .allowance(settings.scripts.allowance());
     builder.scripts(scripts).mcp(McpServers::settings(settings.mcp.clone()))
 }
 

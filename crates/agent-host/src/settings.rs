@@ -76,6 +76,7 @@ impl toolbus_config::Settings for Settings {
         if let Err(error) = AgentName::parse(&self.name) {
             mistakes.add("name", error.to_string());
         }
+        self.scripts.check(mistakes);
         self.mcp_face.check("mcp_face", mistakes);
         self.grants.check(mistakes);
     }

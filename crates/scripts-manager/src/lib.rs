@@ -20,7 +20,7 @@ use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Component, Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
-use toolbus_scripts::{FairRunner, Runner};
+use toolbus_scripts::{FairRunner, Runner, WorkerOptions};
 use toolbus_wire::name::InstanceId;
 
 use arguments::Arguments;
@@ -61,10 +61,13 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
     let fair = Arc::new(FairRunner::new(runner, shares));
 
-    let concurrency = settings.concurrency();
+    let options = WorkerOptions {
+        concurrency: settings.concurrency(),
+        allowance: settings.scripts.allowance(),
+        grants,
+    };
     let runner: Arc<dyn Runner> = fair.clone();
-    let mut worker =
-        toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner, grants).await?;
+    let mut worker = toolbus_scripts::serve(bus.clone(), &instance, runner, options).await?;
 
     let warm = pods.clone();
     context.health.describe(move || match &warm {

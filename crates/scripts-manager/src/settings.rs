@@ -116,6 +116,7 @@ impl toolbus_config::Settings for Settings {
                  before other managers delete its pods",
             );
         }
+        self.scripts.check(mistakes);
         self.kubernetes.check(mistakes);
         self.grants.check(mistakes);
     }

@@ -33,6 +33,7 @@ mod pod_startup;
 mod pod_watch;
 mod policy_probe;
 mod protocol;
+mod quantity;
 mod reaper;
 mod redelivery;
 mod release;

@@ -35,14 +35,14 @@ pub(crate) use installer_pod::mount_set;
 use crate::pod_lifecycle::{PodCreation, PodSignals};
 use crate::pod_spec::{PodIdentity, describe_pod};
 use crate::protocol;
-use crate::runner::{self, RunnerInner, ScriptCall};
+use crate::runner::{RunnerInner, ScriptCall};
 use crate::settings::{KubernetesSettings, PackagesSettings};
 
 /// How long a set that was looked at is taken to be there without looking again.
 const SET_SEEN_TTL: Duration = Duration::from_secs(300);
 /// How long a set stays at least after it was last asked for: longer than it is known, and a script
 /// that was given it takes to start and to end. An hour of it is for clocks that are not right.
-const SET_UNUSED_TTL: Duration = Duration::from_secs(1200 + 3600);
+const SET_UNUSED_TTL: Duration = Duration::from_secs(2400 + 3600);
 /// Sets that are known at one time. More are looked at again.
 const SETS_SEEN_MAX: usize = 1024;
 /// Most packages pods at one time.
@@ -186,7 +186,7 @@ impl RunnerInner {
             file_bytes: self.settings.packages.set_bytes.bytes(),
             // What a wheel unpacks to, which is trusted with the memory of the pod.
             inodes: u32::MAX,
-            ..runner::limits(&script)
+            ..self.limits(&script)
         };
         let PodSignals { detached, .. } = &signals;
         let call = ScriptCall { script: &script, run: &run, limits, package_set: None, detached };

@@ -38,7 +38,7 @@ use crate::script_session::ScriptSession;
 use crate::settings::KubernetesSettings;
 use crate::warm_metrics::WarmStatus;
 use crate::warm_pool::{CallConflict, ClaimedPod, WarmPool, WarmPoolDeps};
-use crate::{protocol, redelivery};
+use crate::{protocol, quantity, redelivery};
 
 /// What one script may use beside its pod's limits: as in the local sandbox.
 const PROCESSES_MAX: u32 = 64;
@@ -46,7 +46,10 @@ const OPEN_FILES_MAX: u32 = 256;
 const INODES_MAX: u32 = 16_384;
 const FILE_LOCKS_MAX: u32 = 4096;
 const FILE_BYTES: u64 = 64 << 20;
-const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
+const ADDRESS_SPACE_BYTES_MIN: u64 = 4 << 30;
+/// How much address space a script gets for its memory: libraries reserve several times of what
+/// they use.
+const ADDRESS_SPACE_PER_MEMORY: u64 = 4;
 
 /// How long a script may wait until a deleted warm pod has made room for its own, and how often
 /// that is tried: the cluster updates its quota a moment after the deletion.
@@ -328,7 +331,7 @@ impl RunnerInner {
     ) -> Result<Outcome, Error> {
         let has_packages = !requirements.is_empty();
         let limits =
-            protocol::ScriptLimits { packages: u32::from(has_packages), ..limits(&script) };
+            protocol::ScriptLimits { packages: u32::from(has_packages), ..self.limits(&script) };
         let mut call =
             ScriptCall { script: &script, run: &run, limits, package_set: None, detached };
 
@@ -516,15 +519,23 @@ impl RunnerInner {
     }
 }
 
-/// The limits of a script in its pod.
-pub(crate) fn limits(script: &Script) -> protocol::ScriptLimits {
+impl RunnerInner {
+    /// The limits of a script in its pod.
+    pub(crate) fn limits(&self, script: &Script) -> protocol::ScriptLimits {
+        let memory = quantity::whole_number(&self.settings.memory_limit).unwrap_or(0);
+        let memory = memory.saturating_mul(ADDRESS_SPACE_PER_MEMORY);
+        limits(script, memory.max(ADDRESS_SPACE_BYTES_MIN))
+    }
+}
+
+fn limits(script: &Script, address_space_bytes: u64) -> protocol::ScriptLimits {
     protocol::ScriptLimits {
         timeout_ms: u64::try_from(script.timeout.as_millis()).unwrap_or(u64::MAX),
         output_bytes: OUTPUT_BYTES_MAX,
         processes: PROCESSES_MAX,
         open_files: OPEN_FILES_MAX,
         file_bytes: FILE_BYTES,
-        address_space_bytes: ADDRESS_SPACE_BYTES,
+        address_space_bytes,
         inodes: INODES_MAX,
         file_locks: FILE_LOCKS_MAX,
         packages: 0,

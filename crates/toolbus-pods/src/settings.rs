@@ -158,10 +158,10 @@ pub struct PackagesSettings {
     /// The largest set.
     pub set_bytes: ByteSize,
     /// How much all sets may take up. Those that were unused for longest go first; what was used
-    /// within the last 80 minutes stays in any case.
+    /// within the last 100 minutes stays in any case.
     pub cache_bytes: ByteSize,
     /// How much of it sets may take up that one agent had installed, and that were used within the
-    /// last 80 minutes. Without it: half of `cache_bytes`.
+    /// last 100 minutes. Without it: half of `cache_bytes`.
     pub agent_bytes: Option<ByteSize>,
 }
 

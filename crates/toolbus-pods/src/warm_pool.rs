@@ -31,7 +31,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Error, Script};
-use toolbus_scripts::tool::TIMEOUT_SECONDS;
 
 use crate::attach::ContainerFrame;
 use crate::errors;
@@ -52,6 +51,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// making a pod is more work for a node than most scripts. The pod is to be asked for within 50 ms
 /// of the claim.
 const REFILL_GRACE: Duration = Duration::from_millis(25);
+/// The longest script that a warm pod is for; one that may take longer gets a pod of its own.
+const SCRIPT_TIMEOUT_MAX: Duration = Duration::from_secs(300);
 /// How much older than its greatest age a pod may become, while there is none in its place.
 const AGE_GRACE: Duration = Duration::from_secs(60);
 /// A heartbeat is sent to a pod that was silent for so long, and must be answered within the
@@ -338,8 +339,7 @@ impl WarmPool {
         let WarmPoolDeps { client, settings, keeper, manager, .. } = &self.deps;
         let start_timeout = settings.start_timeout.duration();
         let identity = PodIdentity::for_warm(manager);
-        let timeout_max = Duration::from_secs(*TIMEOUT_SECONDS.end());
-        let lifetime = start_timeout + self.max_age() + AGE_GRACE + timeout_max;
+        let lifetime = start_timeout + self.max_age() + AGE_GRACE + SCRIPT_TIMEOUT_MAX;
         let requested_at = Instant::now();
         let description =
             pod_spec::describe_warm_pod(settings, &identity, &self.template, lifetime);
@@ -433,5 +433,5 @@ impl WarmPod {
 
 /// Whether a warm pod can do what a script asks for.
 fn is_suitable(script: &Script) -> bool {
-    script.packages.is_empty() && script.timeout.as_secs() <= *TIMEOUT_SECONDS.end()
+    script.packages.is_empty() && script.timeout <= SCRIPT_TIMEOUT_MAX
 }

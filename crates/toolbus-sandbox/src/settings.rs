@@ -3,11 +3,12 @@
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_config::{ByteSize, TimeSpan};
-use toolbus_scripts::Runner;
+use toolbus_config::{ByteSize, Mistakes, TimeSpan};
+use toolbus_scripts::{Runner, ScriptAllowance};
 
 use crate::{Bare, Config, Limits, PackagesConfig, Sandbox, Unavailable};
 
@@ -18,8 +19,12 @@ pub struct ScriptsSettings {
     /// How many scripts run at a time.
     #[schemars(range(min = 1, max = 256))]
     pub max_concurrent: NonZeroU16,
-    /// Memory of one script, all its processes and files together.
+    /// Memory of one script, all its processes and files together. Agents tell models of it, also
+    /// where scripts run elsewhere.
     pub memory: ByteSize,
+    /// The longest time that a script may ask for, from a second to twenty minutes. Agents tell
+    /// models of it, and a `scripts-manager` keeps scripts to it.
+    pub timeout_max: TimeSpan,
     /// The Python interpreter. When not set: the `python3` that `PATH` finds.
     pub python: Option<PathBuf>,
     /// Where bubblewrap is, when it is not `/usr/bin/bwrap`.
@@ -39,6 +44,7 @@ impl Default for ScriptsSettings {
         Self {
             max_concurrent: NonZeroU16::new(4).expect("4 is not zero"),
             memory: ByteSize::mebibytes(256),
+            timeout_max: TimeSpan::seconds(300),
             python: None,
             bwrap: None,
             packages_directory: None,
@@ -49,6 +55,23 @@ impl Default for ScriptsSettings {
 }
 
 impl ScriptsSettings {
+    /// Adds what is wrong with them to the mistakes of a program that has them as `scripts`.
+    pub fn check(&self, mistakes: &mut Mistakes<'_>) {
+        let timeouts = Duration::from_secs(1)..=ScriptAllowance::TIMEOUT_MAX;
+        if !timeouts.contains(&self.timeout_max.duration()) {
+            mistakes.add("scripts.timeout_max", "between one second and twenty minutes");
+        }
+    }
+
+    /// What one script may take, as models are told.
+    #[must_use]
+    pub fn allowance(&self) -> ScriptAllowance {
+        ScriptAllowance {
+            timeout_max: self.timeout_max.duration(),
+            memory_bytes: self.memory.bytes(),
+        }
+    }
+
     /// The runner that these settings ask for, tried out.
     ///
     /// # Errors
@@ -67,10 +90,18 @@ impl ScriptsSettings {
 
     fn config(&self) -> Config {
         let defaults = PackagesConfig::default();
+        let limits = Limits::default();
+        let memory_bytes = self.memory.bytes();
+
         Config {
             bwrap: self.bwrap.clone(),
             python: self.python.clone(),
-            limits: Limits { memory_bytes: self.memory.bytes(), ..Limits::default() },
+            limits: Limits {
+                memory_bytes,
+                // Libraries reserve several times of what they use.
+                address_space_bytes: limits.address_space_bytes.max(memory_bytes * 4),
+                ..limits
+            },
             max_concurrent: usize::from(self.max_concurrent.get()),
             allow_unsandboxed_scripts: self.allow_unsandboxed_scripts,
             packages: PackagesConfig {

@@ -4,6 +4,7 @@
 //! local sandbox, Kubernetes pods); what they have in common is here: [`serve`] answers
 //! `script.invoke` with a runner, and [`tool::register`] gives agents the tool that asks for it.
 
+pub mod allowance;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod fair_runner;
@@ -16,9 +17,10 @@ mod service;
 mod texts;
 pub mod tool;
 
+pub use allowance::ScriptAllowance;
 pub use fair_runner::FairRunner;
 pub use runner::{Outcome, Run, Runner, Script};
-pub use service::{LARGE_REQUESTS_BYTES, Unavailable, serve};
+pub use service::{LARGE_REQUESTS_BYTES, Unavailable, WorkerOptions, serve};
 pub use texts::Texts;
 
 /// The Python function `run_script(source, started)`, with which every runner's interpreter becomes

@@ -19,6 +19,7 @@ use toolbus_wire::name::{InstanceId, SCRIPTS_MANAGER};
 use toolbus_wire::{ErrorCode, json, queue, topic};
 use tracing::Instrument as _;
 
+use crate::allowance::ScriptAllowance;
 use crate::files::message;
 use crate::metrics::ScriptMetrics;
 use crate::response;
@@ -26,24 +27,33 @@ use crate::runner::{
     Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, Run, Runner, SCRIPT_BYTES_MAX,
     Script, Stream,
 };
-use crate::tool::{PACKAGES_TIMEOUT, TIMEOUT_SECONDS, WAIT_BESIDE_TIMEOUT};
+use crate::tool::{PACKAGES_TIMEOUT, WAIT_BESIDE_TIMEOUT};
 
 /// How many bytes the large requests of a worker may have together: four of the largest. Each is
 /// held as the message and as what was read from it.
 pub const LARGE_REQUESTS_BYTES: usize = 64 << 20;
 
-/// Answers script requests with a runner, `concurrency` at a time, as far as `grants` lets them
-/// pass.
+/// How a worker takes script requests.
+pub struct WorkerOptions {
+    /// How many it takes at a time.
+    pub concurrency: NonZeroU16,
+    /// What each script may take.
+    pub allowance: ScriptAllowance,
+    /// Which requests it takes at all.
+    pub grants: GrantCheck,
+}
+
+/// Answers script requests with a runner.
 ///
 /// # Errors
 /// When a queue cannot be had.
 pub async fn serve(
     bus: Arc<dyn Bus>,
     instance: &InstanceId,
-    concurrency: NonZeroU16,
     runner: Arc<dyn Runner>,
-    grants: GrantCheck,
+    options: WorkerOptions,
 ) -> Result<Responder, SubscribeError> {
+    let WorkerOptions { concurrency, allowance, grants } = options;
     let listen = Listen {
         topic: topic::SCRIPT_INVOKE,
         subscription: queue::SCRIPTS_MANAGER_INVOKE.to_owned(),
@@ -52,7 +62,7 @@ pub async fn serve(
         large_requests_bytes: LARGE_REQUESTS_BYTES,
     };
     let metrics = ScriptMetrics::new(runner.name());
-    Responder::start(bus, listen, ScriptService { runner, metrics, grants }).await
+    Responder::start(bus, listen, ScriptService { runner, metrics, allowance, grants }).await
 }
 
 /// A runner that refuses every script and says why none is available.
@@ -71,6 +81,7 @@ impl Runner for Unavailable {
 struct ScriptService {
     runner: Arc<dyn Runner>,
     metrics: ScriptMetrics,
+    allowance: ScriptAllowance,
     grants: GrantCheck,
 }
 
@@ -94,7 +105,7 @@ impl Service for ScriptService {
                 tool_call_id: request.tool_call_id.clone(),
                 tool_name: crate::tool::NAME.to_owned(),
             },
-            default_budget: Duration::from_secs(timeout_seconds(&request))
+            default_budget: Duration::from_secs(self.timeout_seconds(&request))
                 + WAIT_BESIDE_TIMEOUT
                 + beside,
             repeat: if self.runner.adopts() { Repeat::FoundOut } else { Repeat::Never },
@@ -114,7 +125,7 @@ impl Service for ScriptService {
 
     fn serve(&self, request: ScriptInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
-            let asked = Duration::from_secs(timeout_seconds(&request));
+            let asked = Duration::from_secs(self.timeout_seconds(&request));
             let left = context.call.deadline.for_next_hop().left();
             let call_id = &request.tool_call_id;
 
@@ -208,11 +219,11 @@ fn to_reply(response: &ScriptInvokeResponse) -> Reply {
     Reply { error, ..Reply::of(response) }
 }
 
-/// Seconds that the script may take, within the bounds that every runner keeps.
-fn timeout_seconds(request: &ScriptInvokeRequest) -> u64 {
-    u64::try_from(request.timeout_seconds)
-        .unwrap_or(0)
-        .clamp(*TIMEOUT_SECONDS.start(), *TIMEOUT_SECONDS.end())
+impl ScriptService {
+    /// Seconds that the script may take.
+    fn timeout_seconds(&self, request: &ScriptInvokeRequest) -> u64 {
+        self.allowance.clamp_seconds(u64::try_from(request.timeout_seconds).unwrap_or(0))
+    }
 }
 
 fn check_request_size(request: &ScriptInvokeRequest) -> Result<(), String> {

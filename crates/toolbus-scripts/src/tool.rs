@@ -2,7 +2,6 @@
 
 mod files;
 
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,19 +19,19 @@ use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, S
 use toolbus_wire::message::tool::ToolError;
 use toolbus_wire::{ErrorCode, json, message, queue, topic};
 
+use crate::allowance::ScriptAllowance;
+
 /// Name of the tool.
 pub const NAME: &str = "execute_python_script";
 const SOURCE: &str = "script";
-/// Bounds of a script's own timeout, in seconds.
-pub const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=300;
-/// How long a script may take when nobody says.
+/// How long a script may take when nobody says, in seconds.
 pub const TIMEOUT_SECONDS_DEFAULT: u64 = 30;
 /// How much longer than the script's own timeout a caller waits for the answer.
 pub const WAIT_BESIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much longer still when packages have to be installed first.
 pub const PACKAGES_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Registers the tool, and the guide that goes with it.
+/// Registers the tool, and the guide that goes with it. Both tell models of `allowance`.
 ///
 /// # Errors
 /// When its name is taken.
@@ -40,13 +39,14 @@ pub fn register(
     registry: &Registry,
     guides: &Guides,
     requester: Requester,
+    allowance: ScriptAllowance,
 ) -> Result<(), registry::Error> {
     guides.add(Guide {
         name: "scripts".to_owned(),
         summary: "Run Python in an isolated sandbox: calculation, parsing, data work".to_owned(),
-        document: include_str!("guide.md").to_owned(),
+        document: allowance.fill_in(include_str!("guide.md")),
     });
-    registry.register(script_tool(), ExecutePython { requester })
+    registry.register(script_tool(allowance), ExecutePython { requester, allowance })
 }
 
 /// What a call of the tool is about.
@@ -54,7 +54,10 @@ pub(crate) fn subject_id() -> ToolId {
     ToolId::of(SOURCE, NAME)
 }
 
-fn script_tool() -> Tool {
+fn script_tool(allowance: ScriptAllowance) -> Tool {
+    let seconds =
+        "Seconds that the script may take, 1 to {timeout_max}; {timeout_default} when not given";
+
     Tool::new(
         NAME,
         "Runs a Python script in an isolated sandbox without network and returns what it prints. \
@@ -77,7 +80,7 @@ fn script_tool() -> Tool {
             },
             "timeout_seconds": {
                 "type": ["integer", "null"],
-                "description": "Seconds that the script may take, 1 to 300; 30 when not given"
+                "description": allowance.fill_in(seconds)
             },
             "pip_packages": {
                 "type": ["array", "null"],
@@ -92,6 +95,7 @@ fn script_tool() -> Tool {
 
 struct ExecutePython {
     requester: Requester,
+    allowance: ScriptAllowance,
 }
 
 impl Executor for ExecutePython {
@@ -100,11 +104,11 @@ impl Executor for ExecutePython {
     }
 
     fn coerce(&self, arguments: &mut Map<String, Value>) {
-        coerce_arguments(arguments);
+        coerce_arguments(arguments, self.allowance);
     }
 
     fn timeout(&self, arguments: &Map<String, Value>) -> Option<Duration> {
-        Some(call_timeout(arguments))
+        Some(call_timeout(arguments, self.allowance))
     }
 }
 
@@ -114,7 +118,7 @@ impl ExecutePython {
         let progress = skip_repeated_progress(call.context.progress.clone());
         let context = call.context.with_progress(progress);
 
-        let seconds = timeout_seconds(&call.arguments);
+        let seconds = timeout_seconds(&call.arguments, self.allowance);
         let request = build_request(call.arguments, seconds)?;
         let requester = &self.requester;
 
@@ -273,18 +277,19 @@ fn request_error(error: requester::Error, asked: Duration, seconds: u64) -> Call
     }
 }
 
-fn timeout_seconds(arguments: &Map<String, Value>) -> u64 {
-    arguments.get("timeout_seconds").and_then(Value::as_u64).unwrap_or(TIMEOUT_SECONDS_DEFAULT)
+fn timeout_seconds(arguments: &Map<String, Value>, allowance: ScriptAllowance) -> u64 {
+    let seconds = arguments.get("timeout_seconds").and_then(Value::as_u64);
+    seconds.unwrap_or_else(|| allowance.timeout_seconds_default())
 }
 
-fn call_timeout(arguments: &Map<String, Value>) -> Duration {
+fn call_timeout(arguments: &Map<String, Value>, allowance: ScriptAllowance) -> Duration {
     let packages = arguments.get("pip_packages").and_then(Value::as_array);
     let has_packages = packages.is_some_and(|list| !list.is_empty());
     let beside = if has_packages { PACKAGES_TIMEOUT } else { Duration::ZERO };
-    Duration::from_secs(timeout_seconds(arguments)) + WAIT_BESIDE_TIMEOUT + beside
+    Duration::from_secs(timeout_seconds(arguments, allowance)) + WAIT_BESIDE_TIMEOUT + beside
 }
 
-fn coerce_arguments(arguments: &mut Map<String, Value>) {
+fn coerce_arguments(arguments: &mut Map<String, Value>, allowance: ScriptAllowance) {
     if let Some(packages) = arguments.get_mut("pip_packages") {
         coerce_text_list(packages);
     }
@@ -294,7 +299,7 @@ fn coerce_arguments(arguments: &mut Map<String, Value>) {
     }
 
     if let Some(seconds) = arguments.get_mut("timeout_seconds") {
-        clamp_seconds(seconds);
+        clamp_seconds(seconds, allowance);
     }
 
     if let Some(input @ (Value::Object(_) | Value::Array(_))) = arguments.get_mut("input_data") {
@@ -315,17 +320,15 @@ fn coerce_text_list(value: &mut Value) {
 
 /// Numbers of any kind, and text that holds one, become whole seconds within the bounds. What is no
 /// number stays for the check to refuse.
-fn clamp_seconds(value: &mut Value) {
+fn clamp_seconds(value: &mut Value, allowance: ScriptAllowance) {
     let seconds = match &*value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse::<f64>().ok(),
         _ => None,
     };
     if let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) {
-        let low = *TIMEOUT_SECONDS.start();
-        let high = *TIMEOUT_SECONDS.end();
-        // The clamp makes the conversion exact: it leaves a whole number between 1 and 300.
-        *value = json!(seconds.ceil().clamp(low as f64, high as f64) as u64);
+        // A number that is out of bounds becomes the nearest that a conversion has.
+        *value = json!(allowance.clamp_seconds(seconds.ceil() as u64));
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use toolbus_bus::Bus;
 use toolbus_bus::requester::Requester;
 use toolbus_mcp_agent::McpDirectory;
+use toolbus_scripts::ScriptAllowance;
 use toolbus_tools::invoker::InvokerBuilder;
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -39,8 +40,8 @@ pub(crate) struct AgentDeps {
 pub(crate) struct BuiltinTools {
     /// The two that models read guides with.
     pub(crate) guides: bool,
-    /// `execute_python_script`.
-    pub(crate) scripts: bool,
+    /// `execute_python_script`, with the limits that models are told.
+    pub(crate) scripts: Option<ScriptAllowance>,
 }
 
 impl Agent {
@@ -52,8 +53,8 @@ impl Agent {
         if builtin_tools.guides {
             guides.register(&registry)?;
         }
-        if builtin_tools.scripts {
-            toolbus_scripts::tool::register(&registry, &guides, requester.clone())?;
+        if let Some(allowance) = builtin_tools.scripts {
+            toolbus_scripts::tool::register(&registry, &guides, requester.clone(), allowance)?;
         }
 
         let directory =

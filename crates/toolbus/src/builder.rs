@@ -189,7 +189,9 @@ impl ToolbusBuilder {
         let bus = self.bus.unwrap_or_else(|| Arc::new(MemoryBus::new()));
 
         let services = EmbeddedServices {
-            scripts: self.scripts.and_then(|scripts| scripts.local),
+            scripts: self
+                .scripts
+                .and_then(|Scripts { local, allowance }| local.map(|local| (local, allowance))),
             #[cfg(feature = "mcp")]
             mcp: self.mcp,
             grant_check: self.grant_check,
@@ -252,7 +254,7 @@ impl ToolbusBuilder {
 
         BuiltinTools {
             guides: has_bridge || self.scripts.is_some() || !self.guides.is_empty(),
-            scripts: self.scripts.is_some(),
+            scripts: self.scripts.as_ref().map(|scripts| scripts.allowance),
         }
     }
 }

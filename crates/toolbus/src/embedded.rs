@@ -7,6 +7,7 @@ use toolbus_bus::Bus;
 use toolbus_bus::responder::Responder;
 #[cfg(feature = "mcp")]
 use toolbus_mcp::bridge::Bridge;
+use toolbus_scripts::{ScriptAllowance, WorkerOptions};
 use toolbus_tools::GrantCheck;
 use toolbus_wire::name::{AgentName, InstanceId};
 
@@ -22,7 +23,7 @@ pub(crate) struct Embedded {
 
 /// Which services are to run.
 pub(crate) struct EmbeddedServices {
-    pub(crate) scripts: Option<LocalScripts>,
+    pub(crate) scripts: Option<(LocalScripts, ScriptAllowance)>,
     #[cfg(feature = "mcp")]
     pub(crate) mcp: Option<crate::mcp_servers::McpServers>,
     /// Which requests they take.
@@ -51,10 +52,9 @@ impl EmbeddedServices {
         let _ = agent;
 
         let scripts = match self.scripts {
-            Some(LocalScripts { runner, concurrency }) => {
-                let bus = Arc::clone(bus);
-                let check = self.grant_check;
-                Some(toolbus_scripts::serve(bus, &instance, concurrency, runner, check).await?)
+            Some((LocalScripts { runner, concurrency }, allowance)) => {
+                let options = WorkerOptions { concurrency, allowance, grants: self.grant_check };
+                Some(toolbus_scripts::serve(Arc::clone(bus), &instance, runner, options).await?)
             }
             None => None,
         };

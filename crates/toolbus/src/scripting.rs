@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use toolbus_scripts::Runner;
+use toolbus_scripts::{Runner, ScriptAllowance};
 
 /// How many scripts run at a time where nobody says.
 const CONCURRENCY_DEFAULT: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
@@ -14,6 +14,7 @@ const CONCURRENCY_DEFAULT: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero
 pub struct Scripts {
     /// `None`: somebody else on the bus.
     pub(crate) local: Option<LocalScripts>,
+    pub(crate) allowance: ScriptAllowance,
 }
 
 /// A runner in this process, for every agent on the bus.
@@ -29,14 +30,22 @@ impl Scripts {
     /// callers why.
     #[must_use]
     pub fn local(runner: Arc<dyn Runner>) -> Self {
-        Self { local: Some(LocalScripts { runner, concurrency: CONCURRENCY_DEFAULT }) }
+        let local = LocalScripts { runner, concurrency: CONCURRENCY_DEFAULT };
+        Self { local: Some(local), allowance: ScriptAllowance::default() }
     }
 
     /// Scripts run elsewhere: by a `scripts-manager`, or by another program on the same bus that
     /// has [local](Scripts::local) ones. While there is none, calls are `unroutable`.
     #[must_use]
     pub fn remote() -> Self {
-        Self { local: None }
+        Self { local: None, allowance: ScriptAllowance::default() }
+    }
+
+    /// The same, of which models are told this allowance. Local ones are kept to the time; how much
+    /// memory a script gets is the runner's to say, and of remote ones both.
+    #[must_use]
+    pub fn allowance(self, allowance: ScriptAllowance) -> Self {
+        Self { allowance, ..self }
     }
 
     /// The same, so many at a time; more wait in the queue. Of remote ones it changes nothing.

@@ -10,6 +10,7 @@ use e2e::bench::{Goal, Lane, Latencies, Report, Rounds, Row, one_by_one, runtime
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_sandbox::{Config, Sandbox};
+use toolbus_scripts::{ScriptAllowance, WorkerOptions};
 use toolbus_tools::call::Call;
 use toolbus_tools::{GrantCheck, Guides, Invoker, Registry, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -29,9 +30,9 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let (_serving, caller) = runtime.block_on(async {
         let one = NonZeroU16::MIN;
         let instance = InstanceId::random();
-        let serving =
-            toolbus_scripts::serve(Arc::clone(&bus), &instance, one, sandbox, GrantCheck::off())
-                .await?;
+        let (allowance, grants) = (ScriptAllowance::default(), GrantCheck::off());
+        let options = WorkerOptions { concurrency: one, allowance, grants };
+        let serving = toolbus_scripts::serve(Arc::clone(&bus), &instance, sandbox, options).await?;
         anyhow::Ok((serving, Caller::start(bus).await?))
     })?;
 
@@ -97,7 +98,12 @@ impl Caller {
         let name = AgentName::parse("caller")?;
         let requester = Requester::start(bus, name, &InstanceId::random()).await?;
         let registry = Registry::new();
-        toolbus_scripts::tool::register(&registry, &Guides::default(), requester)?;
+        toolbus_scripts::tool::register(
+            &registry,
+            &Guides::default(),
+            requester,
+            ScriptAllowance::default(),
+        )?;
         Ok(Self { invoker: Invoker::new(Arc::new(registry)) })
     }
 }

@@ -18,6 +18,7 @@ use toolbus_mcp::bridge::{Bridge, Options};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_mcp::{PrivateAddresses, RegistrationRules, StdioRegistration};
+use toolbus_scripts::{ScriptAllowance, WorkerOptions};
 use toolbus_tools::bus::ServeOptions;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::{GrantCheck, Invoker, Registry, Tool};
@@ -194,8 +195,9 @@ async fn scripts_are_answered_as_recorded() {
         .await
         .expect("a sandbox that works");
     let instance = InstanceId::random();
-    let grants = GrantCheck::off();
-    let worker = toolbus_scripts::serve(stage.bus(), &instance, FOUR, runner, grants)
+    let (allowance, grants) = (ScriptAllowance::default(), GrantCheck::off());
+    let options = WorkerOptions { concurrency: FOUR, allowance, grants };
+    let worker = toolbus_scripts::serve(stage.bus(), &instance, runner, options)
         .await
         .expect("scripts are served");
 

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, Progress};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
+use toolbus_scripts::ScriptAllowance;
 use toolbus_testkit::process::{Launch, Service};
 use toolbus_tools::call::{Call, Output};
 use toolbus_tools::{Guides, Invoker, Registry, Scope};
@@ -52,7 +53,12 @@ impl Manager {
         let name = AgentName::parse("caller")?;
         let requester = Requester::start(bus, name, &InstanceId::random()).await?;
         let registry = Registry::new();
-        toolbus_scripts::tool::register(&registry, &Guides::default(), requester)?;
+        toolbus_scripts::tool::register(
+            &registry,
+            &Guides::default(),
+            requester,
+            ScriptAllowance::default(),
+        )?;
         let manager = Self { service, caller: Invoker::new(Arc::new(registry)) };
         manager.has_probed().await?;
         Ok(manager)

@@ -17,8 +17,8 @@ use toolbus_bus::responder::Responder;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_pods::KubernetesRunner;
 use toolbus_pods::settings::KubernetesSettings;
-use toolbus_scripts::FairRunner;
 use toolbus_scripts::fair_runner::Shares;
+use toolbus_scripts::{FairRunner, ScriptAllowance, WorkerOptions};
 use toolbus_tools::call::{Call, Outcome};
 use toolbus_tools::{GrantCheck, Guides, Invoker, Registry, Scope};
 use toolbus_wire::ErrorCode;
@@ -47,14 +47,9 @@ impl Service {
         let turns = Arc::new(FairRunner::new(Arc::new(runner.clone()), shares));
         let concurrency = NonZeroU16::new(17).expect("not zero");
         let instance = InstanceId::random();
-        let worker = toolbus_scripts::serve(
-            Arc::clone(&bus),
-            &instance,
-            concurrency,
-            turns,
-            GrantCheck::off(),
-        )
-        .await;
+        let (allowance, grants) = (ScriptAllowance::default(), GrantCheck::off());
+        let options = WorkerOptions { concurrency, allowance, grants };
+        let worker = toolbus_scripts::serve(Arc::clone(&bus), &instance, turns, options).await;
         Self { bus, runner, worker: worker.expect("a worker") }
     }
 
@@ -64,7 +59,13 @@ impl Service {
         let requester = Requester::start(Arc::clone(&self.bus), agent, &InstanceId::random()).await;
         let registry = Arc::new(Registry::new());
         let requester = requester.expect("a requester");
-        toolbus_scripts::tool::register(&registry, &Guides::default(), requester).expect("a tool");
+        toolbus_scripts::tool::register(
+            &registry,
+            &Guides::default(),
+            requester,
+            ScriptAllowance::default(),
+        )
+        .expect("a tool");
         let call = Call::by_name(
             &Scope::local(AgentName::standard()),
             toolbus_scripts::tool::NAME,

@@ -16,6 +16,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{json, topic};
 
 use crate::runner::Runner;
+use crate::{ScriptAllowance, WorkerOptions};
 
 use super::{Canaries, Fixture, host};
 
@@ -50,9 +51,9 @@ impl Stage {
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
         let here = InstanceId::random();
         let there = InstanceId::random();
-        let grants = GrantCheck::off();
-        let worker =
-            crate::serve(Arc::clone(&bus), &there, CONCURRENCY, fixture.runner(), grants).await;
+        let (allowance, grants) = (ScriptAllowance::default(), GrantCheck::off());
+        let options = WorkerOptions { concurrency: CONCURRENCY, allowance, grants };
+        let worker = crate::serve(Arc::clone(&bus), &there, fixture.runner(), options).await;
         let worker = worker.expect("the in-memory bus takes a subscription");
         let requester = Requester::start(bus, AgentName::standard(), &here).await;
         let requester = requester.expect("the in-memory bus takes a subscription");

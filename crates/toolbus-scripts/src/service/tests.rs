@@ -16,6 +16,10 @@ use crate::runner::{Captured, Ending, OUTPUT_BYTES_MAX};
 
 mod grants;
 
+/// What scripts may take in these tests.
+const ALLOWANCE: ScriptAllowance =
+    ScriptAllowance { timeout_max: Duration::from_secs(450), memory_bytes: 3 << 30 };
+
 type Answer = dyn Fn(&Script) -> Result<Outcome, Error> + Send + Sync;
 
 /// Answers every script with what it was told, and remembers what it was asked.
@@ -69,13 +73,13 @@ async fn fixture(
 async fn fixture_of(runner: Arc<dyn Runner>, asked: Arc<Mutex<Vec<Script>>>) -> Fixture {
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
     let four = NonZeroU16::new(4).unwrap();
-    let worker = serve(Arc::clone(&bus), &InstanceId::random(), four, runner, GrantCheck::off())
-        .await
-        .unwrap();
+    let grants = GrantCheck::off();
+    let options = WorkerOptions { concurrency: four, allowance: ALLOWANCE, grants };
+    let worker = serve(Arc::clone(&bus), &InstanceId::random(), runner, options).await.unwrap();
     let requester =
         Requester::start(bus, AgentName::standard(), &InstanceId::random()).await.unwrap();
     let registry = Arc::new(Registry::new());
-    crate::tool::register(&registry, &Guides::default(), requester).unwrap();
+    crate::tool::register(&registry, &Guides::default(), requester, ALLOWANCE).unwrap();
     Fixture { invoker: Invoker::new(registry), asked, _worker: worker }
 }
 
@@ -182,6 +186,30 @@ async fn files_that_make_an_answer_too_large_are_left_out_with_a_word() {
     let note = "\n[output/large does not come back: with what the script printed the answer would be \
                 too large]";
     assert!(content.ends_with(note), "{}", &content[OUTPUT_BYTES_MAX..]);
+}
+
+#[tokio::test]
+async fn models_are_told_the_limits_that_hold() {
+    let fixture = fixture(|_| Ok(printed("", Ending::Exited(0)))).await;
+    let arguments = serde_json::json!({"script": "x", "timeout_seconds": 9000});
+    fixture.call(arguments, Progress::none()).await.unwrap();
+    assert_eq!(fixture.asked.lock()[0].timeout, Duration::from_secs(450));
+
+    let tool = fixture.invoker.registry().find("execute_python_script").unwrap();
+    let parameters = tool.tool.parameters.to_string();
+    assert!(parameters.contains("1 to 450; 30 when not given"), "{parameters}");
+    let guide = ALLOWANCE.fill_in(include_str!("../guide.md"));
+    assert!(guide.contains("450 at most") && guide.contains("3072 MiB"), "{guide}");
+    assert!(!guide.contains("{memory}") && !guide.contains("{timeout"), "{guide}");
+}
+
+#[test]
+fn who_asks_a_worker_for_more_time_than_it_gives_gets_what_it_gives() {
+    let allowance = ScriptAllowance { timeout_max: Duration::from_secs(20), ..ALLOWANCE };
+    assert_eq!(allowance.timeout_seconds_default(), 20);
+    assert_eq!([0, 7, 21].map(|seconds| allowance.clamp_seconds(seconds)), [1, 7, 20]);
+    let allowance = ScriptAllowance { timeout_max: Duration::MAX, ..ALLOWANCE };
+    assert_eq!(allowance.timeout_seconds_max(), 1200);
 }
 
 /// What a script printed is cut where it would not fit into an answer by itself.
@@ -308,7 +336,7 @@ async fn nobody_to_run_scripts_is_told_at_once() {
         Requester::start(bus, AgentName::standard(), &InstanceId::random()).await.unwrap();
     let registry = Arc::new(Registry::new());
 
-    crate::tool::register(&registry, &Guides::default(), requester).unwrap();
+    crate::tool::register(&registry, &Guides::default(), requester, ALLOWANCE).unwrap();
 
     let call = ToolCall::by_name(
         &Scope::local(AgentName::standard()),
@@ -328,6 +356,7 @@ fn a_call_id_without_a_bound_is_malformed_and_not_repeated() {
     let service = ScriptService {
         runner: Arc::new(Unavailable("never asked".to_owned())),
         metrics: ScriptMetrics::new("test"),
+        allowance: ALLOWANCE,
         grants: GrantCheck::off(),
     };
     let request = |id: &str| {

@@ -91,7 +91,7 @@ fn failures_of_the_runner_are_errors_with_a_code() {
 fn habits_of_models_are_forgiven() {
     let check = |value: Value, expected: Value| {
         let Value::Object(mut arguments) = value else { panic!("arguments are an object") };
-        coerce_arguments(&mut arguments);
+        coerce_arguments(&mut arguments, ScriptAllowance::default());
         assert_eq!(Value::Object(arguments), expected);
     };
 
@@ -113,7 +113,10 @@ fn habits_of_models_are_forgiven() {
 fn a_caller_waits_longer_than_the_script_may_run() {
     let check = |value: Value, seconds: u64| {
         let Value::Object(arguments) = value else { panic!("arguments are an object") };
-        assert_eq!(call_timeout(&arguments), Duration::from_secs(seconds));
+        assert_eq!(
+            call_timeout(&arguments, ScriptAllowance::default()),
+            Duration::from_secs(seconds)
+        );
     };
     check(json!({}), 40);
     check(json!({"timeout_seconds": 300}), 310);

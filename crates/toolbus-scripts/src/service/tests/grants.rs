@@ -40,12 +40,13 @@ async fn stage(key_of_agent: Option<GrantKey>) -> Stage {
     let runner = Arc::new(Scripted { answer, asked: Arc::clone(&asked) });
     let grants = GrantCheck::new("scripts manager", GrantPolicy::Require, key(), None);
     let four = NonZeroU16::new(4).unwrap();
-    let worker = serve(Arc::clone(&bus), &InstanceId::random(), four, runner, grants).await;
+    let options = WorkerOptions { concurrency: four, allowance: ALLOWANCE, grants };
+    let worker = serve(Arc::clone(&bus), &InstanceId::random(), runner, options).await;
 
     let instance = InstanceId::random();
     let requester = Requester::start(Arc::clone(&bus), AgentName::standard(), &instance).await;
     let registry = Arc::new(Registry::new());
-    crate::tool::register(&registry, &Guides::default(), requester.unwrap()).unwrap();
+    crate::tool::register(&registry, &Guides::default(), requester.unwrap(), ALLOWANCE).unwrap();
     let mut invoker = Invoker::builder(registry);
     if let Some(key) = key_of_agent {
         invoker = invoker.grants(key);
