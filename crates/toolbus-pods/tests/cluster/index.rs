@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, GetParams, PostParams};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client};
 use serde_json::json;
@@ -39,9 +39,12 @@ impl Index {
         let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         for (name, labels) in [(namespace, restricted), (NAMESPACE, json!({}))] {
             let described = json!({"metadata": {"name": name, "labels": labels}});
-            let described: Namespace = serde_json::from_value(described).expect("a namespace");
-            // That it is there already is as good.
-            let _ = Api::all(client.clone()).create(&PostParams::default(), &described).await;
+            let namespaces: Api<Namespace> = Api::all(client.clone());
+            let created = serde_json::from_value(described.clone()).expect("a namespace");
+            // It may be there already, of an earlier run and without the label.
+            let _ = namespaces.create(&PostParams::default(), &created).await;
+            let (parameters, patch) = (PatchParams::default(), Patch::Merge(&described));
+            namespaces.patch(name, &parameters, &patch).await.expect("a namespace");
         }
         let namespace = namespace.to_owned();
         let mut index = Self { client, namespace, name, address: String::new() };
