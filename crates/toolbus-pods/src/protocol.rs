@@ -17,21 +17,23 @@ use flate2::read::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 use toolbus_scripts::files::File;
 use toolbus_scripts::runner::{Ending, KernelObject, Script, Stream, Usage};
+use toolbus_scripts::supervisor::seccomp::{Machine, Network, filter_program};
 
 /// Most bytes of one line: a piece of output in base64, and what stands before it.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The program of a pod's first process, for `python3 -c`. Packed, because every pod's description
 /// carries it, which the cluster reads and writes many times on the way of one script.
-pub(crate) static PROGRAM: LazyLock<String> = LazyLock::new(|| pack_program(&program_text(false)));
+pub(crate) static PROGRAM: LazyLock<String> =
+    LazyLock::new(|| pack_program(&program_text(Network::Denied)));
 /// The same for pods that may have sockets of every kind.
 pub(crate) static PROGRAM_WITH_NETWORK: LazyLock<String> =
-    LazyLock::new(|| pack_program(&program_text(true)));
+    LazyLock::new(|| pack_program(&program_text(Network::Allowed)));
 
-/// The program's text, without comments.
-fn program_text(network: bool) -> String {
+/// The program's text, without comments, behind the filters of all machines: what a pod's node is
+/// shows in the pod.
+fn program_text(network: Network) -> String {
     let sources = [
-        include_str!("python/filter.py"),
         toolbus_scripts::RUN_SCRIPT,
         include_str!("python/script.py"),
         include_str!("python/files.py"),
@@ -44,9 +46,14 @@ fn program_text(network: bool) -> String {
         let code = line.trim_start();
         !code.is_empty() && !code.starts_with('#')
     });
-    let head = if network { "NETWORK = True" } else { "NETWORK = False" };
+    let filters = Machine::ALL.map(|machine| {
+        let filter = filter_program(machine, network, None);
+        let digits: String = filter.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("\"{}\": \"{digits}\"", machine.name())
+    });
+    let head = format!("FILTERS = {{{}}}", filters.join(", "));
 
-    iter::once(head).chain(code).flat_map(|line| [line, "\n"]).collect()
+    iter::once(head.as_str()).chain(code).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// One line that runs a program: its text by zlib in base64, which are there wherever Python is.

@@ -4,7 +4,7 @@
 //! scripts without any protection and exists only when that is asked for by name.
 //!
 //! How a run goes, file by file: `engine` admits it, `packages` has what it needs installed,
-//! `recipe`, `seccomp` and `rlimits` say what the script may see and use, `spawn` and `launch`
+//! `recipe` and `rlimits` say what the script may see and use, `spawn` and `launch`
 //! start bubblewrap and in it `init`, the first process, which starts Python with `bootstrap.py`;
 //! `supervise` watches time, memory (`memory_limit`, `cgroup`) and output (`capture`), kills, and
 //! reports how the run ended; `work_folder` reads what it left.
@@ -34,7 +34,6 @@ mod recipe;
 mod rlimits;
 mod sandbox;
 mod script;
-mod seccomp;
 mod spawn;
 mod staging;
 mod supervise;

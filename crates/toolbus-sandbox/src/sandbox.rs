@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script};
+use toolbus_scripts::supervisor::seccomp::{Machine, Network, filter_program};
 
 use crate::c_string::c_string;
 use crate::cgroup::CgroupHierarchy;
@@ -18,9 +19,12 @@ use crate::memory_limit::SHARED_MAPPING_BYTES_MAX;
 use crate::packages::{InstallerEnv, InstallerSettings, PackageCache, PackageInstaller};
 use crate::probe::{self, Unavailable};
 use crate::recipe::{self, HostTree};
-use crate::seccomp::{self, Network};
 use crate::spawn::ProcessSpawner;
 use crate::staging;
+
+/// What this program, and so its scripts, run on.
+const MACHINE: Machine =
+    if cfg!(target_arch = "aarch64") { Machine::Aarch64 } else { Machine::X86_64 };
 
 /// Runs each script in a sandbox of its own: bubblewrap's namespaces, a filter of system calls,
 /// and limits. Cheap to clone.
@@ -54,9 +58,10 @@ impl Sandbox {
             MemoryAccounting::Sampled => None,
         };
         let filter = |network, shared_bytes_max| {
-            let program = seccomp::filter_program(network, shared_bytes_max)
-                .map_err(std::io::Error::other)?;
-            init::sealed_file(c"toolbus-filter", &program)
+            init::sealed_file(
+                c"toolbus-filter",
+                &filter_program(MACHINE, network, shared_bytes_max),
+            )
         };
 
         let scripts = plan.staged_trees(&plan.scripts, become_id);

@@ -13,6 +13,8 @@ pub mod packages;
 mod response;
 pub mod runner;
 mod service;
+#[cfg(feature = "supervisor")]
+pub mod supervisor;
 mod texts;
 pub mod tool;
 

@@ -143,7 +143,7 @@ fn requests_are_read_as_they_were_meant() {
 
 #[test]
 fn the_program_takes_little_of_every_pods_description() {
-    let text = program_text(false);
+    let text = program_text(Network::Denied);
     assert!(text.lines().all(|line| !line.trim_start().starts_with('#')));
     let pack_program = pack_program(&text);
     assert!(pack_program.len() < 12 << 10, "{} bytes", pack_program.len());

@@ -1,0 +1,3 @@
+//! What every runner holds a script with from inside.
+
+pub mod seccomp;
