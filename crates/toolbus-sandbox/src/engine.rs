@@ -1,14 +1,10 @@
-//! What both runners share: admission, packages, one supervised run after the other.
+//! The runner's work: admission, packages, one supervised run after the other.
 //!
 //! Invariants: never more scripts at a time than configured, and a bounded number waiting; a run
 //! whose future was dropped is killed and cleaned up all the same, by its own tracked task.
 
-use std::env;
-use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,7 +20,6 @@ use crate::interpreter::Interpreter;
 use crate::kernel_objects::KernelObjectWatch;
 use crate::launch::{LaunchSpec, LaunchedProgram, Launcher};
 use crate::memory_limit::{MemoryGuard, MemorySampler};
-use crate::nonce;
 use crate::packages::{PackageInstaller, PackageLease};
 use crate::recipe::{self, BwrapOptions, PACKAGES, WORK};
 use crate::rlimits;
@@ -36,10 +31,10 @@ pub(crate) struct EngineDeps {
     pub(crate) config: Config,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) interpreter: Arc<Interpreter>,
-    /// Options of bubblewrap for every script; empty for bare runs.
+    /// Options of bubblewrap for every script.
     pub(crate) base: BwrapOptions,
-    /// The seccomp filter, as a sealed file; none for bare runs.
-    pub(crate) filter: Option<OwnedFd>,
+    /// The seccomp filter, as a sealed file.
+    pub(crate) filter: OwnedFd,
     /// `None` refuses all packages.
     pub(crate) packages: Option<PackageInstaller>,
     /// Where control groups are created; `None` samples memory instead.
@@ -136,18 +131,10 @@ impl ScriptEngine {
         run: Run,
     ) -> Result<Outcome, Error> {
         let failed = |error: io::Error| Error::Failed(error.to_string());
-        let scratch = if self.deps.launcher.is_bare() {
-            ScratchFolder::new().map_err(failed)?
-        } else {
-            ScratchFolder(None)
-        };
-
         let group = self.deps.hierarchy.as_ref().map(CgroupHierarchy::create_group).transpose();
         let group = group.map_err(failed)?;
-        let mut launched = self
-            .launch_script(script, lease, scratch.path(), group.as_ref())
-            .await
-            .map_err(failed)?;
+        let launched = self.launch_script(script, lease, group.as_ref()).await;
+        let mut launched = launched.map_err(failed)?;
         let first = launched.processes.first_pid();
         let guard = self.memory_guard(group, first).await.map_err(failed)?;
 
@@ -158,21 +145,19 @@ impl ScriptEngine {
         let order = RunOrder {
             request: script::bootstrap_request(
                 &self.deps.interpreter,
-                self.packages_path(lease),
+                lease.map(|_| Path::new(PACKAGES)),
                 &script.source,
                 &script.input,
                 Some(&script.files),
             ),
-            work_folder: Some(self.work_folder_path(first, scratch.path())),
+            // As this service reaches it.
+            work_folder: Some(PathBuf::from(format!("/proc/{first}/root{WORK}"))),
             timeout: script.timeout,
             start_timeout: self.deps.config.start_timeout.min(left),
             cancelled: run.cancelled,
             live: run.live,
             guard,
-            objects: KernelObjectWatch::new(
-                self.deps.launcher.subject(first),
-                &self.deps.config.limits,
-            ),
+            objects: KernelObjectWatch::new(first, &self.deps.config.limits),
         };
 
         supervise(launched, order).await
@@ -182,52 +167,20 @@ impl ScriptEngine {
         &self,
         script: &Script,
         lease: Option<&PackageLease>,
-        scratch: &Path,
         group: Option<&ControlGroup>,
     ) -> io::Result<LaunchedProgram> {
-        let packages = self.packages_path(lease);
-        let mut environment = recipe::script_environment(&self.deps.interpreter, packages);
-        let mut options = BwrapOptions::default();
-        let mut processes_max = 0;
-
-        if self.deps.launcher.is_bare() {
-            for (name, value) in &mut environment {
-                if matches!(*name, "HOME" | "TMPDIR") {
-                    *value = OsString::from(scratch);
-                }
-            }
-        } else {
-            options = recipe::script_options(&self.deps.base, lease.map(PackageLease::source));
-            processes_max = self.deps.config.limits.processes;
-        }
-
+        let packages = lease.map(|_| Path::new(PACKAGES));
         let launch = LaunchSpec {
-            options,
-            filter: self.deps.filter.as_ref(),
-            environment,
+            options: recipe::script_options(&self.deps.base, lease.map(PackageLease::source)),
+            filter: &self.deps.filter,
+            environment: recipe::script_environment(&self.deps.interpreter, packages),
             command: script::interpreter_command(&self.deps.interpreter)?,
-            processes_max,
+            processes_max: self.deps.config.limits.processes,
             limits: rlimits::rlimits_of_script(&self.deps.config.limits, script.timeout),
-            directory: scratch,
             group,
         };
 
         self.deps.launcher.launch(launch).await
-    }
-
-    /// Path of the script's work folder as the service reaches it.
-    fn work_folder_path(&self, first: libc::pid_t, scratch: &Path) -> PathBuf {
-        if self.deps.launcher.is_bare() {
-            return scratch.to_path_buf();
-        }
-        PathBuf::from(format!("/proc/{first}/root{WORK}"))
-    }
-
-    /// Path of the packages as the script sees it.
-    fn packages_path<'a>(&self, lease: Option<&'a PackageLease>) -> Option<&'a Path> {
-        lease.map(|lease| {
-            if self.deps.launcher.is_bare() { lease.directory_tree() } else { Path::new(PACKAGES) }
-        })
     }
 
     /// Puts the first process, and all that it will start, under the memory limit.
@@ -237,11 +190,8 @@ impl ScriptEngine {
         first: libc::pid_t,
     ) -> io::Result<MemoryGuard> {
         let Some(group) = group else {
-            let subject = self.deps.launcher.subject(first);
-            return Ok(MemoryGuard::Sampled(MemorySampler::new(
-                subject,
-                self.deps.config.limits.memory_bytes,
-            )));
+            let limit = self.deps.config.limits.memory_bytes;
+            return Ok(MemoryGuard::Sampled(MemorySampler::new(first, limit)));
         };
         let attach = move || group.attach_process(first).map(|()| MemoryGuard::Group(group));
         tokio::task::spawn_blocking(attach).await.map_err(io::Error::other)?
@@ -252,27 +202,4 @@ impl ScriptEngine {
 fn check_script(script: &Script) -> Result<Requirements, Error> {
     script.check()?;
     Requirements::parse(&script.packages).map_err(|error| Error::Invalid(error.to_string()))
-}
-
-/// A folder for one bare run, removed with it; a sandbox has its own inside.
-struct ScratchFolder(Option<PathBuf>);
-
-impl ScratchFolder {
-    fn new() -> io::Result<Self> {
-        let path = env::temp_dir().join(nonce::unique_name("toolbus-bare"));
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(Some(path)))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.as_deref().unwrap_or(Path::new("/"))
-    }
-}
-
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            let _ = fs::remove_dir_all(path);
-        }
-    }
 }

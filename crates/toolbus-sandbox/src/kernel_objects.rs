@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use toolbus_scripts::runner::KernelObject;
 
 use crate::config::Limits;
-use crate::memory_limit::{MemorySubject, writable_places};
+use crate::memory_limit::writable_places;
 
 /// Every how many looks locks are counted: the kernel stops all locking on the machine for it.
 const LOCKS_LOOKS: u32 = 5;
@@ -15,16 +15,17 @@ const LOCKS_LOOKS: u32 = 5;
 /// Counts what one script holds.
 #[derive(Debug)]
 pub(crate) struct KernelObjectWatch {
-    subject: MemorySubject,
+    /// The first process of its namespace.
+    first: libc::pid_t,
     files_max: u64,
     locks_max: usize,
     looks: u32,
 }
 
 impl KernelObjectWatch {
-    pub(crate) fn new(subject: MemorySubject, limits: &Limits) -> Self {
+    pub(crate) fn new(first: libc::pid_t, limits: &Limits) -> Self {
         Self {
-            subject,
+            first,
             files_max: u64::from(limits.files),
             locks_max: limits.file_locks as usize,
             looks: 0,
@@ -33,16 +34,14 @@ impl KernelObjectWatch {
 
     /// What there is too much of, if anything. Reads files, so call it on a thread that may block.
     pub(crate) fn find_exceeded(&mut self) -> Option<KernelObject> {
-        // Without a namespace nothing tells what is the script's.
-        let MemorySubject::Namespace(first) = self.subject else { return None };
-        let files: u64 = writable_places(first).map(|place| place.files).sum();
+        let files: u64 = writable_places(self.first).map(|place| place.files).sum();
         if files > self.files_max {
             return Some(KernelObject::Files);
         }
 
         self.looks = self.looks.wrapping_add(1);
         let is_due = self.looks.is_multiple_of(LOCKS_LOOKS);
-        (is_due && count_locks(first, self.locks_max) > self.locks_max)
+        (is_due && count_locks(self.first, self.locks_max) > self.locks_max)
             .then_some(KernelObject::FileLocks)
     }
 }

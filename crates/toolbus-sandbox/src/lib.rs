@@ -1,7 +1,6 @@
 //! The local script runner: bubblewrap, a filter of system calls, and limits. Linux only.
 //!
-//! [`Sandbox`] is the runner; it exists only when its probe has proved that it holds. [`Bare`] runs
-//! scripts without any protection and exists only when that is asked for by name.
+//! [`Sandbox`] is the runner; it exists only when its probe has proved that it holds.
 //!
 //! How a run goes, file by file: `engine` admits it, `packages` has what it needs installed,
 //! `recipe` and `rlimits` say what the script may see and use, `spawn` and `launch`
@@ -15,7 +14,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the sandbox is made of Linux's namespaces");
 
-mod bare;
 mod c_string;
 mod capture;
 mod cgroup;
@@ -41,7 +39,6 @@ mod work_folder;
 
 pub mod settings;
 
-pub use bare::Bare;
 pub use config::{Config, Limits, MemoryAccounting, PackagesConfig};
 pub use probe::Unavailable;
 pub use sandbox::Sandbox;

@@ -80,32 +80,24 @@ impl MemoryGuard {
     }
 }
 
-/// The processes whose memory is measured.
-#[derive(Debug, Clone)]
-pub(crate) enum MemorySubject {
-    /// A process namespace and its file systems, seen through the root of its first process.
-    Namespace(libc::pid_t),
-    /// A process and its descendants.
-    Tree(libc::pid_t),
-}
-
 /// Samples the memory of a script: its processes, files in memory and sockets.
 #[derive(Debug)]
 pub(crate) struct MemorySampler {
-    subject: MemorySubject,
+    /// The first process of its namespace.
+    first: libc::pid_t,
     limit: u64,
     peak: u64,
 }
 
 impl MemorySampler {
-    pub(crate) fn new(subject: MemorySubject, limit: u64) -> Self {
-        Self { subject, limit, peak: 0 }
+    pub(crate) fn new(first: libc::pid_t, limit: u64) -> Self {
+        Self { first, limit, peak: 0 }
     }
 
     fn check_exceeded(&mut self) -> bool {
-        let processes = self.subject.process_folders();
+        let processes = process_folders(self.first);
         let Some(mappings) = mappings_bytes(&processes) else { return true };
-        let outside = self.subject.bytes_outside_processes() + mappings;
+        let outside = bytes_outside_processes(self.first) + mappings;
 
         let mut total =
             outside + processes.iter().map(|process| resident_bytes(process)).sum::<u64>();
@@ -122,40 +114,26 @@ impl MemorySampler {
 
     /// The first process is there until it is killed from here, and never at nothing.
     fn can_see_script(&self) -> bool {
-        self.subject.process_folders().iter().map(|process| resident_bytes(process)).sum::<u64>()
-            > 0
+        process_folders(self.first).iter().map(|process| resident_bytes(process)).sum::<u64>() > 0
     }
 }
 
-impl MemorySubject {
-    /// The `/proc` folders of its processes.
-    fn process_folders(&self) -> Vec<PathBuf> {
-        match self {
-            Self::Namespace(first) => {
-                let list = PathBuf::from(format!("/proc/{first}/root/proc"));
-                let entries = fs::read_dir(&list).into_iter().flatten().flatten();
+/// The `/proc` folders of the processes of a namespace, seen through the root of its first one.
+fn process_folders(first: libc::pid_t) -> Vec<PathBuf> {
+    let list = PathBuf::from(format!("/proc/{first}/root/proc"));
+    let entries = fs::read_dir(&list).into_iter().flatten().flatten();
 
-                entries
-                    .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
-                    .map(|entry| entry.path())
-                    .collect()
-            }
-            Self::Tree(root) => descendants(*root)
-                .into_iter()
-                .chain([*root])
-                .map(|pid| PathBuf::from(format!("/proc/{pid}")))
-                .collect(),
-        }
-    }
+    entries
+        .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
+        .map(|entry| entry.path())
+        .collect()
+}
 
-    /// Memory that no process shows: files in tmpfs, and what may be buffered in sockets.
-    fn bytes_outside_processes(&self) -> u64 {
-        let Self::Namespace(first) = self else { return 0 };
-        let files: u64 = writable_places(*first)
-            .map(|place| place.bytes + place.files * FILE_OVERHEAD_BYTES)
-            .sum();
-        files + count_sockets(*first).unwrap_or(0) * SOCKET_BUFFER_BYTES
-    }
+/// Memory that no process shows: files in tmpfs, and what may be buffered in sockets.
+fn bytes_outside_processes(first: libc::pid_t) -> u64 {
+    let files: u64 =
+        writable_places(first).map(|place| place.bytes + place.files * FILE_OVERHEAD_BYTES).sum();
+    files + count_sockets(first).unwrap_or(0) * SOCKET_BUFFER_BYTES
 }
 
 /// What the file systems hold that a script may write, seen through the root of its first process.
@@ -163,30 +141,6 @@ pub(crate) fn writable_places(first: libc::pid_t) -> impl Iterator<Item = TmpfsU
     WRITABLE.iter().filter_map(move |place| {
         tmpfs_usage(&PathBuf::from(format!("/proc/{first}/root/{place}"))).ok()
     })
-}
-
-/// All descendants of a process, in no order, as far as they can be seen.
-pub(crate) fn descendants(root: libc::pid_t) -> Vec<libc::pid_t> {
-    /// Far above any limit on processes; stops a walk among processes that come and go.
-    const DESCENDANTS_MAX: usize = 4096;
-
-    let mut found = Vec::new();
-
-    let mut open = vec![root];
-    while let Some(pid) = open.pop()
-        && found.len() < DESCENDANTS_MAX
-    {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        for thread in threads {
-            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            let children = children.split_whitespace();
-            let known = found.len();
-            found.extend(children.filter_map(|child| child.parse::<libc::pid_t>().ok()));
-            open.extend_from_slice(&found[known..]);
-        }
-    }
-
-    found
 }
 
 /// What the lines with these names in a file of the kernel say, in bytes; 0 without the file, as

@@ -43,9 +43,9 @@ pub(crate) struct PackageInstaller {
     launcher: Arc<Launcher>,
     interpreter: Arc<Interpreter>,
     settings: InstallerSettings,
-    /// What bubblewrap is told for every installation; empty for bare ones.
+    /// What bubblewrap is told for every installation.
     base: BwrapOptions,
-    filter: Option<OwnedFd>,
+    filter: OwnedFd,
     /// Path of the cache as bubblewrap sees it.
     source: PathBuf,
     installing: Semaphore,
@@ -57,7 +57,7 @@ pub(crate) struct InstallerEnv {
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) settings: InstallerSettings,
     pub(crate) base: BwrapOptions,
-    pub(crate) filter: Option<OwnedFd>,
+    pub(crate) filter: OwnedFd,
     pub(crate) source: PathBuf,
 }
 
@@ -87,16 +87,11 @@ impl InstallDeadline {
 /// A lease on an installed set, which is not evicted while this is held.
 #[derive(Debug)]
 pub(crate) struct PackageLease {
-    held: CachedSet,
+    _held: CachedSet,
     source: PathBuf,
 }
 
 impl PackageLease {
-    /// Its folder.
-    pub(crate) fn directory_tree(&self) -> &Path {
-        &self.held.tree
-    }
-
     /// Its folder as bubblewrap finds it.
     pub(crate) fn source(&self) -> &Path {
         &self.source
@@ -132,7 +127,7 @@ impl PackageInstaller {
 
         loop {
             if let Some(held) = self.cache.try_hold(&key).map_err(failed)? {
-                return Ok(PackageLease { source: self.source.join(&key), held });
+                return Ok(PackageLease { source: self.source.join(&key), _held: held });
             }
 
             // The lock is polled: nothing notifies us when another process releases it, and waiting

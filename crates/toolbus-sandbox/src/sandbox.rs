@@ -14,7 +14,7 @@ use crate::config::{Config, MemoryAccounting};
 use crate::engine::{EngineDeps, ScriptEngine};
 use crate::init;
 use crate::interpreter::Interpreter;
-use crate::launch::{Isolation, Launcher};
+use crate::launch::Launcher;
 use crate::memory_limit::SHARED_MAPPING_BYTES_MAX;
 use crate::packages::{InstallerEnv, InstallerSettings, PackageCache, PackageInstaller};
 use crate::probe::{self, Unavailable};
@@ -50,8 +50,7 @@ impl Sandbox {
         let cache = open_cache(&config, become_id)?;
         let plan = HostTrees::plan(&config, &interpreter, &settings, cache.as_ref());
         let spawner = plan.start_spawner(become_id).await?;
-        let isolation = Isolation::Bubblewrap { bwrap: c_string(&bwrap)?, become_id };
-        let launcher = Arc::new(Launcher::new(spawner, isolation)?);
+        let launcher = Arc::new(Launcher::new(spawner, c_string(&bwrap)?, become_id)?);
 
         let hierarchy = match config.memory_accounting {
             MemoryAccounting::Automatic => CgroupHierarchy::find_writable(&config.limits),
@@ -76,7 +75,7 @@ impl Sandbox {
                         &plan.staged_trees(&plan.installers, become_id),
                         &config.limits,
                     ),
-                    filter: Some(filter(Network::Allowed, Some(SHARED_MAPPING_BYTES_MAX))?),
+                    filter: filter(Network::Allowed, Some(SHARED_MAPPING_BYTES_MAX))?,
                     source: plan.bind_source(cache.directory(), become_id),
                 };
                 Some(PackageInstaller::new(cache, &config, with))
@@ -86,7 +85,7 @@ impl Sandbox {
         let base = recipe::script_base(&scripts, &config.limits);
         // The kernel's account has all of a piece, whatever shows of it.
         let shared_bytes_max = hierarchy.is_none().then_some(SHARED_MAPPING_BYTES_MAX);
-        let filter = Some(filter(Network::Denied, shared_bytes_max)?);
+        let filter = filter(Network::Denied, shared_bytes_max)?;
         let deps = EngineDeps { config, launcher, interpreter, base, filter, packages, hierarchy };
         let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)) };
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toolbus_config::{ByteSize, TimeSpan};
 use toolbus_scripts::Runner;
 
-use crate::{Bare, Config, Limits, PackagesConfig, Sandbox, Unavailable};
+use crate::{Config, Limits, PackagesConfig, Sandbox, Unavailable};
 
 /// How scripts run on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,9 +29,6 @@ pub struct ScriptsSettings {
     pub packages_directory: Option<PathBuf>,
     /// How long installing packages may take.
     pub packages_timeout: TimeSpan,
-    /// Runs scripts WITHOUT ANY PROTECTION: they read this user's files, reach the network and
-    /// see other processes. Only for a machine that is itself thrown away afterwards.
-    pub allow_unsandboxed_scripts: bool,
 }
 
 impl Default for ScriptsSettings {
@@ -43,7 +40,6 @@ impl Default for ScriptsSettings {
             bwrap: None,
             packages_directory: None,
             packages_timeout: TimeSpan::seconds(110),
-            allow_unsandboxed_scripts: false,
         }
     }
 }
@@ -54,12 +50,6 @@ impl ScriptsSettings {
     /// # Errors
     /// When it does not work here. There is no other runner in its stead.
     pub async fn runner(&self) -> Result<Arc<dyn Runner>, Unavailable> {
-        if self.allow_unsandboxed_scripts {
-            tracing::warn!(
-                "scripts run WITHOUT a sandbox because allow_unsandboxed_scripts is set"
-            );
-            return Ok(Arc::new(Bare::probe(self.config()).await?));
-        }
         let sandbox = Sandbox::probe(self.config()).await?;
         tracing::info!(memory = sandbox.memory_accounting(), "scripts run in the local sandbox");
         Ok(Arc::new(sandbox))
@@ -72,7 +62,6 @@ impl ScriptsSettings {
             python: self.python.clone(),
             limits: Limits { memory_bytes: self.memory.bytes(), ..Limits::default() },
             max_concurrent: usize::from(self.max_concurrent.get()),
-            allow_unsandboxed_scripts: self.allow_unsandboxed_scripts,
             packages: PackagesConfig {
                 directory: self.packages_directory.clone().or(defaults.directory.clone()),
                 install_timeout: self.packages_timeout.duration(),

@@ -14,7 +14,7 @@ use crate::config::Limits;
 use crate::kernel_objects::KernelObjectWatch;
 use crate::launch::{LaunchSpec, LaunchedProgram};
 use crate::memory_limit::{MemoryGuard, MemorySampler};
-use crate::recipe::{self, BwrapOptions, HostTree};
+use crate::recipe::{self, HostTree};
 use crate::rlimits;
 use crate::script;
 use crate::supervise::{RunOrder, supervise};
@@ -54,8 +54,8 @@ impl PackageInstaller {
 
         launched.open_gate();
 
-        let subject = self.launcher.subject(launched.processes.first_pid());
-        let target = self.installer_target(staging);
+        let first = launched.processes.first_pid();
+        let target = Path::new(installer::TARGET);
         let command = self.settings.install_command(&self.interpreter, target, requirements.iter());
         let variables = &self.settings.variables;
         let variables: Vec<String> =
@@ -71,8 +71,8 @@ impl PackageInstaller {
             start_timeout: self.config.start_timeout,
             cancelled: too_large.clone(),
             live: None,
-            objects: KernelObjectWatch::new(subject.clone(), &limits),
-            guard: MemoryGuard::Sampled(MemorySampler::new(subject, limits.memory_bytes)),
+            objects: KernelObjectWatch::new(first, &limits),
+            guard: MemoryGuard::Sampled(MemorySampler::new(first, limits.memory_bytes)),
         };
 
         let mut run = Box::pin(supervise(launched, order));
@@ -105,38 +105,26 @@ impl PackageInstaller {
         limits: &Limits,
         timeout: Duration,
     ) -> io::Result<LaunchedProgram> {
-        let is_bare = self.launcher.is_bare();
         let mut environment = recipe::script_environment(&self.interpreter, None);
-        let target = self.installer_target(staging);
+        let target = Path::new(installer::TARGET);
         let scratch = target.join(installer::SCRATCH);
 
         environment.retain(|(name, _)| *name != "TMPDIR");
         environment.push(("TMPDIR", scratch.into()));
 
-        let mut options = BwrapOptions::default();
-
-        if !is_bare {
-            let name = staging.file_name().unwrap_or_default();
-            let source = HostTree { path: target.to_path_buf(), source: self.source.join(name) };
-            options = recipe::installer_options(&self.base, &source);
-        }
+        let name = staging.file_name().unwrap_or_default();
+        let source = HostTree { path: target.to_path_buf(), source: self.source.join(name) };
 
         let launch = LaunchSpec {
-            options,
-            filter: self.filter.as_ref(),
+            options: recipe::installer_options(&self.base, &source),
+            filter: &self.filter,
             environment,
             command: script::interpreter_command(&self.interpreter)?,
-            processes_max: if is_bare { 0 } else { limits.processes },
+            processes_max: limits.processes,
             limits: rlimits::rlimits_of_script(limits, timeout),
-            directory: staging,
             group: None,
         };
 
         self.launcher.launch(launch).await
-    }
-
-    /// Path of the staging folder as the installer sees it.
-    fn installer_target<'a>(&self, staging: &'a Path) -> &'a Path {
-        if self.launcher.is_bare() { staging } else { Path::new(installer::TARGET) }
     }
 }
