@@ -2,10 +2,10 @@
 //!
 //! How a run goes, file by file: `runner` decides which pod a script gets; `pod_spec` describes the
 //! pod, `pod_lifecycle` makes and deletes it, `pod_startup` attaches to it while it is being made,
-//! `script_session` hands the script over (`protocol`, `attach`) and reads how it ends, `pod_watch`
-//! observes what shows nowhere else. `redelivery` resumes redelivered calls, and scripts that were
+//! `script_session` has a session with its supervisor (`program`, `attach`) and reads how it ends,
+//! `pod_watch` observes what shows nowhere else. `redelivery` resumes redelivered calls, and scripts that were
 //! cut off from their manager; `start_detection` detects whether they started, and `release`
-//! deletes the pods of those that did not. `python/supervisor.py` is the pod's first process.
+//! deletes the pods of those that did not.
 //! `reaper`, `leases` and `waiting_notes` handle the pods of managers that are dead, and
 //! `owner_lease` those of an installation that was removed. `connect` is the connection to the
 //! cluster, and `requests` its timeouts and retries.
@@ -22,7 +22,6 @@ mod fake_cluster;
 mod leases;
 pub mod metrics;
 mod namespace;
-mod output_files;
 mod owner_lease;
 mod packages;
 mod placement;
@@ -31,7 +30,7 @@ mod pod_spec;
 mod pod_startup;
 mod pod_watch;
 mod policy_probe;
-mod protocol;
+mod program;
 mod reaper;
 mod redelivery;
 mod release;

@@ -12,11 +12,11 @@ use kube::Client;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::Error;
+use toolbus_scripts::supervisor::protocol::{self, Report, ReportReader};
 
 use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput, attach};
 use crate::errors;
 use crate::pod_watch::{ObservedPod, PodFollower};
-use crate::protocol::{self, Report, ReportReader};
 
 /// Between two attempts, while the pod is young and when it is not.
 const ATTACH_INTERVAL: Duration = Duration::from_millis(10);

@@ -20,9 +20,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
 use toolbus_scripts::packages::Requirements;
-use toolbus_scripts::runner::{CallKey, Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
+use toolbus_scripts::runner::{CallKey, Error, Outcome, Run, Runner, Script};
+use toolbus_scripts::supervisor::protocol::{self, ScriptLimits};
 use tracing::{Instrument as _, Span};
 
 use crate::connect::connect;
@@ -36,22 +36,14 @@ use crate::pod_startup::{PodStartup, ReadyPod};
 use crate::pod_watch::PodWatch;
 use crate::policy_probe::PolicyStatus;
 use crate::reaper::Reaper;
+use crate::redelivery;
 use crate::script_session::ScriptSession;
 use crate::settings::KubernetesSettings;
 use crate::warm_metrics::WarmStatus;
 use crate::warm_pool::{CallConflict, ClaimedPod, WarmPool, WarmPoolDeps};
-use crate::{protocol, redelivery};
 
 /// Most scripts that wait for their turn; one more is refused as busy.
 const WAITING_MAX: usize = 16;
-/// What one script may use beside its pod's limits: as in the local sandbox.
-const PROCESSES_MAX: u32 = 64;
-const OPEN_FILES_MAX: u32 = 256;
-const INODES_MAX: u32 = 16_384;
-const FILE_LOCKS_MAX: u32 = 4096;
-const FILE_BYTES: u64 = 64 << 20;
-const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
-
 /// How long a script may wait until a deleted warm pod has made room for its own, and how often
 /// that is tried: the cluster updates its quota a moment after the deletion.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(8);
@@ -71,7 +63,7 @@ pub(crate) enum PodAttempt {
 pub(crate) struct ScriptCall<'a> {
     pub(crate) script: &'a Script,
     pub(crate) run: &'a Run,
-    pub(crate) limits: protocol::ScriptLimits,
+    pub(crate) limits: ScriptLimits,
     /// The installed package set that its pod mounts.
     pub(crate) package_set: Option<String>,
     /// Fires when this manager stops: what has a pod is left for another manager to adopt.
@@ -358,7 +350,7 @@ impl RunnerInner {
     ) -> Result<Outcome, Error> {
         let has_packages = !requirements.is_empty();
         let limits =
-            protocol::ScriptLimits { packages: u32::from(has_packages), ..limits(&script) };
+            ScriptLimits { packages: u32::from(has_packages), ..ScriptLimits::new(script.timeout) };
         let mut call =
             ScriptCall { script: &script, run: &run, limits, package_set: None, detached };
 
@@ -543,24 +535,5 @@ impl RunnerInner {
             live: call.run.live.clone(),
             pieces_forwarded: Arc::default(),
         }
-    }
-}
-
-/// The limits of a script in its pod.
-pub(crate) fn limits(script: &Script) -> protocol::ScriptLimits {
-    protocol::ScriptLimits {
-        timeout_ms: u64::try_from(script.timeout.as_millis()).unwrap_or(u64::MAX),
-        output_bytes: OUTPUT_BYTES_MAX,
-        processes: PROCESSES_MAX,
-        open_files: OPEN_FILES_MAX,
-        file_bytes: FILE_BYTES,
-        address_space_bytes: ADDRESS_SPACE_BYTES,
-        inodes: INODES_MAX,
-        file_locks: FILE_LOCKS_MAX,
-        packages: 0,
-        files: FILES_MAX,
-        files_bytes: FILES_BYTES_MAX,
-        name_bytes: NAME_BYTES_MAX,
-        entries: ENTRIES_MAX,
     }
 }

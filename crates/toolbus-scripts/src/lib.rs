@@ -25,4 +25,4 @@ pub use texts::Texts;
 
 /// The Python function `run_script(source, started)`, with which every runner's interpreter becomes
 /// the script, so that a script sees and tells the same wherever it runs.
-pub const RUN_SCRIPT: &str = include_str!("run_script.py");
+pub const RUN_SCRIPT: &str = include_str!("supervisor/script.py");

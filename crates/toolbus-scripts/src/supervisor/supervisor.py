@@ -1,5 +1,5 @@
-# The first process of a pod: takes one script from its standard input, runs it as a child, and tells
-# what came of it on its standard output.
+# The first process of a sandbox or of a pod: takes one script from its standard input, runs it as a
+# child, and tells what came of it on its standard output.
 #
 # What it takes are messages: a letter, four bytes of length (most significant first), and that much.
 #
@@ -43,10 +43,7 @@ def supervise():
     LULL = 0.015            # seconds between that and this process's end, which is work for a node
     DRAIN = 0.2             # seconds in which output may come after the script's end
     HOLD = 0.005            # seconds that output waits for more of it, or for the end
-    # Seconds between two looks whether the kernel killed for memory, and what the script holds.
-    LOOK = 0.05
-    # Every how many looks locks are counted: the kernel stops all locking on the node for it.
-    LOCKS_LOOKS = 5
+    LOOK = 0.05             # seconds between two looks at what the script holds
     libc = ctypes.CDLL(None, use_errno=True)
 
     def dumpable(value):
@@ -79,21 +76,6 @@ def supervise():
             fields = file.read().rpartition(")")[2].split()
         start, end = int(fields[47]), int(fields[48])
         ctypes.memset(start, 0, end - start)
-
-    def read_number(path, word=None):
-        try:
-            with open(path) as file:
-                for line in file:
-                    parts = line.split()
-                    if word is None or parts[0] == word:
-                        return int(parts[-1])
-        except (OSError, ValueError, IndexError):
-            pass
-        return 0
-
-    def out_of_memory_kills():
-        return (read_number("/sys/fs/cgroup/memory.events", "oom_kill")
-                + read_number("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
 
     # Until nothing is left: what was just forked may have been missed.
     def kill_everything():
@@ -131,10 +113,7 @@ def supervise():
         status = None           # wait status
         cause = None            # why it was killed, if it was
         started = ended = None
-        kills_before = 0
-        # When it is looked next whether memory ran out.
-        look = None
-        looks = 0
+        look = None             # when it is looked next at what the script holds
         hold = 0.0              # until when what is pending waits for more
         leave = None            # when this process ends
 
@@ -221,7 +200,7 @@ def supervise():
         if state.handed_over:
             return
         state.handed_over = True
-        state.kills_before = out_of_memory_kills()
+        watch.begin(state.settings)
         # Until one is empty, as no name is.
         for frame in state.limits, state.source, state.data, *state.files, b"":
             order(len(frame).to_bytes(4, "big"))
@@ -284,8 +263,10 @@ def supervise():
         if piece:
             state.arrived += piece
             take_messages()
-        else:
+        elif OUTLIVES_INPUT:
             poll.unregister(INPUT)
+        else:
+            os._exit(0)
 
     def read_signals():
         while True:
@@ -314,16 +295,13 @@ def supervise():
             while file in streams and read_output(file):
                 pass
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        peak = (read_number("/sys/fs/cgroup/memory.peak")
-                or read_number("/sys/fs/cgroup/memory/memory.max_usage_in_bytes")
-                or used.ru_maxrss << 10)
         end = {
             "elapsed_ms": int((ended - state.started) * 1000),
             "cpu_ms": int((used.ru_utime + used.ru_stime) * 1000),
-            "memory_peak": peak,
+            "memory_peak": watch.memory_peak(used.ru_maxrss << 10),
         }
         cause = state.cause
-        if cause is None and out_of_memory_kills() > state.kills_before:
+        if cause is None and watch.is_out_of_memory():
             cause = "out_of_memory"
         tell(b"over")
         if cause is None:
@@ -341,36 +319,12 @@ def supervise():
         state.ended = time.monotonic()
         state.leave = state.ended + LINGER
 
-    # Why the script is to be stopped. The kernel may have killed one process of it alone: the others
-    # would wait for it, or go on without what it was to give them; where it kills all of them they
-    # cannot. Locks are charged to nobody, and files hardly.
     def find_exceeded():
         now = time.monotonic()
         if now < state.look:
             return None
         state.look = now + LOOK
-        if out_of_memory_kills() > state.kills_before:
-            return "out_of_memory"
-        place = os.fstatvfs(work)
-        if place.f_files - place.f_ffree > state.settings["inodes"]:
-            return "too_many_files"
-        state.looks += 1
-        if state.looks % LOCKS_LOOKS == 0 and count_locks() > state.settings["file_locks"]:
-            return "too_many_file_locks"
-        return None
-
-    # Those of this namespace; the ones of open files (OFDLCK) have no owner and show in every one.
-    def count_locks():
-        count = 0
-        try:
-            with open("/proc/locks") as file:
-                for line in file:
-                    count += "OFDLCK" not in line
-                    if count > state.settings["file_locks"]:
-                        break
-        except OSError:
-            pass  # not every runtime's kernel has it
-        return count
+        return watch.find_exceeded()
 
     def next_deadline():
         if state.leave is not None:
@@ -390,10 +344,13 @@ def supervise():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     handled = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, handled)
-    # Held open from before there is a script, which could put another under this name.
-    for folder in "/dev/shm/work", "/dev/shm/work/output", "/dev/shm/tmp":
-        os.mkdir(folder, 0o700)
-    work = os.open("/dev/shm/work", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for folder in WORK, WORK + "/output", TEMPORARY:
+        if not os.path.isdir(folder):
+            os.mkdir(folder, 0o700)
+    # Held open from before there is a script, which could put others under these names.
+    work, *places = (os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                     for folder in (WORK, *WRITABLE))
+    watch = watch_limits(places)
     orders_read, orders = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
