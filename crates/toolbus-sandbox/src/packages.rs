@@ -13,7 +13,6 @@ mod installer;
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +27,9 @@ use toolbus_scripts::runner::Error;
 use self::cache::CachedSet;
 pub(crate) use self::cache::PackageCache;
 pub(crate) use self::installer::InstallerSettings;
+use crate::bubblewrap::Launcher;
 use crate::config::Config;
 use crate::interpreter::Interpreter;
-use crate::launch::Launcher;
 use crate::recipe::BwrapOptions;
 
 /// How often locking a set that another process has locked is retried.
@@ -45,7 +44,8 @@ pub(crate) struct PackageInstaller {
     settings: InstallerSettings,
     /// What bubblewrap is told for every installation.
     base: BwrapOptions,
-    filter: OwnedFd,
+    /// The supervisor of installers, as the interpreter takes it.
+    program: Vec<u8>,
     /// Path of the cache as bubblewrap sees it.
     source: PathBuf,
     installing: Semaphore,
@@ -57,7 +57,7 @@ pub(crate) struct InstallerEnv {
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) settings: InstallerSettings,
     pub(crate) base: BwrapOptions,
-    pub(crate) filter: OwnedFd,
+    pub(crate) program: Vec<u8>,
     pub(crate) source: PathBuf,
 }
 
@@ -107,7 +107,7 @@ impl PackageInstaller {
             interpreter: with.interpreter,
             settings: with.settings,
             base: with.base,
-            filter: with.filter,
+            program: with.program,
             source: with.source,
             installing: Semaphore::new(config.packages.max_concurrent.max(1)),
         }
@@ -183,7 +183,7 @@ impl PackageInstaller {
 
         let cache = Arc::clone(&self.cache);
         let key = key.to_owned();
-        let is_foreign = self.launcher.become_id().is_some();
+        let is_foreign = self.launcher.become_id.is_some();
 
         // Walks over thousands of files.
         let published = tokio::task::spawn_blocking(move || {
@@ -232,7 +232,7 @@ impl PackageInstaller {
         for name in [installer::TREE, installer::SCRATCH] {
             fs::create_dir(staging.path.join(name))?;
         }
-        if let Some(id) = self.launcher.become_id() {
+        if let Some(id) = self.launcher.become_id {
             cache::change_owner(&staging.path, id)?;
         }
         Ok(staging)

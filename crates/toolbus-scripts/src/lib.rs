@@ -15,14 +15,8 @@ pub mod runner;
 mod service;
 #[cfg(feature = "supervisor")]
 pub mod supervisor;
-mod texts;
 pub mod tool;
 
 pub use fair_runner::FairRunner;
 pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{Unavailable, serve};
-pub use texts::Texts;
-
-/// The Python function `run_script(source, started)`, with which every runner's interpreter becomes
-/// the script, so that a script sees and tells the same wherever it runs.
-pub const RUN_SCRIPT: &str = include_str!("supervisor/script.py");

@@ -11,6 +11,7 @@ mod program;
 pub mod protocol;
 pub mod seccomp;
 mod session;
+mod texts;
 
 pub use program::Place;
 pub use session::{

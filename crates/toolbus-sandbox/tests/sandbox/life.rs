@@ -63,6 +63,7 @@ async fn count() {
         run(&sandbox, source).await;
     }
 
+    sandbox.idle().await;
     let before = (descriptors(), children(), leftovers());
 
     for round in 0..50 {
@@ -87,6 +88,7 @@ async fn count() {
 
     // The kernel may keep a group for a moment; the next run removes it.
     run(&sandbox, "print(1)").await;
+    sandbox.idle().await;
     assert_eq!((descriptors(), children(), leftovers()), before);
 }
 

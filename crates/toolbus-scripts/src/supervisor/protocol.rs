@@ -1,8 +1,8 @@
 //! The protocol between a runner and the supervisor of a script.
 //!
 //! The other half is `supervisor.py`, which describes both directions. Invariants: a line that does
-//! not begin with the nonce of its supervisor is ignored; a gap in the numbers means that output was lost
-//! on the way, and is an error, never skipped.
+//! not begin with the nonce of its supervisor is ignored; a gap in the numbers means that output
+//! was lost on the way, and is an error, never skipped.
 
 use std::time::Duration;
 

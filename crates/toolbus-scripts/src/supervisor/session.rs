@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::output_files::FileReceiver;
 use super::protocol::{self, Report, ReportReader, ScriptEnd};
+use super::texts::Texts;
 use crate::files::Produced;
 use crate::runner::{Ending, Error, LiveOutput, Outcome, Usage};
-use crate::texts::Texts;
 
 /// How much later than the supervisor's own clock the one here times a script out.
 pub const CLOCK_GRACE: Duration = Duration::from_millis(300);

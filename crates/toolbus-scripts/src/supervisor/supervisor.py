@@ -22,19 +22,19 @@
 # end before the end has been heard, because what is written last is lost to those attached when a
 # container ends; the container's log has it all the same.
 #
-# Whoever waits for a script waits for this to start, so it imports little: `json` and `signal` bring
-# what takes longer to load than all the rest, three times as long where the image has no compiled
-# modules, as official ones have not.
+# Whoever waits for a script waits for this to start, so it imports little: `json`, `ctypes` and
+# `signal` bring what takes longer to load than all the rest, three times as long where the image has
+# no compiled modules, as official ones have not.
 
 def supervise():
     import _signal as signal  # without the enumerations around it
+    import _ctypes  # without the types around it
     import binascii
-    import ctypes
     import gc
     import os
     import resource
     import select
-    import struct
+    import sys
     import time
 
     INPUT, OUTPUT = 0, 1
@@ -44,30 +44,41 @@ def supervise():
     DRAIN = 0.2             # seconds in which output may come after the script's end
     HOLD = 0.005            # seconds that output waits for more of it, or for the end
     LOOK = 0.05             # seconds between two looks at what the script holds
-    libc = ctypes.CDLL(None, use_errno=True)
+    DUMPABLE = 4            # whether other processes of the user may look into one
 
-    def dumpable(value):
-        if libc.prctl(4, value, 0, 0, 0):
-            raise OSError(ctypes.get_errno(), "PR_SET_DUMPABLE")
+    # The functions of the C library, with the few types that their arguments have here.
+    class Integer(_ctypes._SimpleCData):
+        _type_ = "i"
+
+    class Pointer(_ctypes._SimpleCData):
+        _type_ = "P"
+
+    class Bytes(_ctypes._SimpleCData):
+        _type_ = "z"
+
+    class Function(_ctypes.CFuncPtr):
+        _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+        _restype_ = Integer
+
+    libc = _ctypes.dlopen(None, 0)
+
+    def call(name, *arguments):
+        answer = Function(_ctypes.dlsym(libc, name))(*arguments)
+        if answer < 0:
+            raise OSError(_ctypes.get_errno(), name)
+        return answer
 
     # The system calls that nobody in here gets: a filter of the kernel, made outside.
     def deny_calls(program):
-        class Filter(ctypes.Structure):
-            _fields_ = [("steps", ctypes.c_ushort), ("program", ctypes.c_char_p)]
-
-        filter = Filter(len(program) // 8, program)
+        steps = Bytes(program)
+        filter = (len(program) // 8).to_bytes(8, sys.byteorder) + bytes(steps)
         NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2
-        if (libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-                or libc.prctl(SECCOMP, FILTER, ctypes.byref(filter), 0, 0)):
-            raise OSError(ctypes.get_errno(), "the filter of system calls was not taken")
+        call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        call("prctl", SECCOMP, FILTER, filter, 0, 0)
 
     def signal_file(signals):
-        mask = (ctypes.c_ulong * 16)()
-        mask[0] = sum(1 << (number - 1) for number in signals)
-        file = libc.signalfd(-1, ctypes.byref(mask), 0o2000000 | 0o4000)
-        if file < 0:
-            raise OSError(ctypes.get_errno(), "signalfd")
-        return file
+        mask = sum(1 << (number - 1) for number in signals)
+        return call("signalfd", -1, mask.to_bytes(128, sys.byteorder), 0o2000000 | 0o4000)
 
     def forget_environment():
         # The block that the kernel shows as /proc/PID/environ; children would show it, too.
@@ -75,7 +86,7 @@ def supervise():
         with open("/proc/self/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         start, end = int(fields[47]), int(fields[48])
-        ctypes.memset(start, 0, end - start)
+        Function(_ctypes.dlsym(libc, "memset"))(Pointer(start), 0, Pointer(end - start))
 
     # Until nothing is left: what was just forked may have been missed.
     def kill_everything():
@@ -202,7 +213,7 @@ def supervise():
         state.handed_over = True
         watch.begin(state.settings)
         # Until one is empty, as no name is.
-        for frame in state.limits, state.source, state.data, *state.files, b"":
+        for frame in (state.limits, state.source, state.data, *state.files, b""):
             order(len(frame).to_bytes(4, "big"))
             order(frame)
         state.source = state.data = None
@@ -274,7 +285,8 @@ def supervise():
                 information = os.read(signals, 128)
             except BlockingIOError:
                 break
-            number, _, code, sender = struct.unpack_from("=IiiI", information)
+            number, _, code, sender = (int.from_bytes(information[at:at + 4], sys.byteorder)
+                                       for at in (0, 4, 8, 12))
             # From inside the pod it is the script's; from outside, where the sender has no number
             # here, the pod is to end. With this process, all others do. Only `kill` (SI_USER) says
             # who the sender is: signals of files (F_SETSIG) have no number there either, and those
@@ -339,9 +351,11 @@ def supervise():
         raise RuntimeError("this kills every process that it sees, so it must be the first one")
     path = os.environ.get("PATH", os.defpath)
     forget_environment()
-    dumpable(0)
     deny_calls(bytes.fromhex(FILTERS[os.uname().machine]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever started this may be deaf to them, and has left that to the script.
+    for number in signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD:
+        signal.signal(number, signal.SIG_DFL)
     handled = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, handled)
     for folder in WORK, WORK + "/output", TEMPORARY:
@@ -356,11 +370,15 @@ def supervise():
     err_read, err_write = os.pipe()
     # What is there by now is no garbage. Looking at it would make the child copy every page of it.
     gc.freeze()
+    # The child has to be, from its first moment on: what it holds is looked at before it does anything.
+    # It would not be where the interpreter may be run and not read.
+    call("prctl", DUMPABLE, 1, 0, 0, 0)
     state.child = os.fork()
     if state.child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
-        dumpable(1)
         return orders_read, out_write, err_write, path
+    # Nothing was read before this.
+    call("prctl", DUMPABLE, 0, 0, 0, 0)
     for file in orders_read, out_write, err_write:
         os.close(file)
     for file in INPUT, OUTPUT, out_read, err_read:
