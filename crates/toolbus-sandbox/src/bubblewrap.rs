@@ -76,11 +76,16 @@ pub(crate) struct SandboxStreams {
 }
 
 impl Launcher {
-    /// Starts a sandbox and waits until its supervisor answers.
+    /// Starts a sandbox and waits until its supervisor answers. `message` is sent to it at once, so
+    /// that it is busy with that meanwhile.
     ///
     /// # Errors
     /// [`Error::Failed`] and [`Error::Cancelled`]; nothing of the sandbox is left then.
-    pub(crate) async fn launch(&self, spec: LaunchSpec<'_>) -> Result<RunningSandbox, Error> {
+    pub(crate) async fn launch(
+        &self,
+        spec: LaunchSpec<'_>,
+        message: &[u8],
+    ) -> Result<RunningSandbox, Error> {
         let failed = |error: io::Error| Error::Failed(error.to_string());
         let start = Instant::now();
         let groups = spec.group.map(ControlGroup::group_handles).unwrap_or_default();
@@ -89,7 +94,7 @@ impl Launcher {
         let mut sandbox = RunningSandbox::new(bwrap).map_err(failed)?;
 
         let ready = tokio::select! {
-            ready = sandbox.start_supervisor(spec.program, spec.group) => ready,
+            ready = sandbox.start_supervisor(&spec, message) => ready,
             () = time::sleep_until(spec.by) => {
                 Err(format!("it did not start within {:.1?}", start.elapsed()))
             }
@@ -145,10 +150,10 @@ impl RunningSandbox {
     /// Gives the interpreter its program, and waits until it answers.
     async fn start_supervisor(
         &mut self,
-        program: &[u8],
-        group: Option<&ControlGroup>,
+        spec: &LaunchSpec<'_>,
+        message: &[u8],
     ) -> Result<(), String> {
-        let request = [program, &hello_message(NONCE)].concat();
+        let request = [spec.program, &hello_message(NONCE), message].concat();
         // Where it ended instead, its output says so.
         let _ = self.streams.send(&request.into()).await;
 
@@ -161,7 +166,7 @@ impl RunningSandbox {
         }
 
         self.find_first().map_err(|error| format!("its first process: {error}"))?;
-        let Some(group) = group else { return Ok(()) };
+        let Some(group) = spec.group else { return Ok(()) };
         self.enter_group(group).await.map_err(|error| format!("its control group: {error}"))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Script};
-use toolbus_scripts::supervisor::protocol::{ScriptLimits, start_message};
+use toolbus_scripts::supervisor::protocol::{ScriptLimits, go_message, prepare_message};
 use toolbus_scripts::supervisor::{Session, SessionEnd};
 
 use crate::bubblewrap::{LaunchSpec, Launcher, RunningSandbox};
@@ -26,11 +26,13 @@ pub(crate) async fn run_script(
     sandbox: &mut Option<RunningSandbox>,
 ) -> Result<Outcome, Error> {
     let (group, cancelled) = (run.spec.group, run.spec.cancelled);
-    let sandbox = sandbox.insert(launcher.launch(run.spec).await?);
+    let message = prepare_message(&run.limits, run.script);
+    let sandbox = sandbox.insert(launcher.launch(run.spec, &message).await?);
+    drop(message);
 
     let session = Session { timeout: run.script.timeout, cancelled };
-    let request = start_message(&run.limits, run.script);
-    let end = session.run(request, &mut sandbox.streams, &mut sandbox.reports, run.live).await;
+    let streams = &mut sandbox.streams;
+    let end = session.run(go_message(), streams, &mut sandbox.reports, run.live).await;
     if let Ok(SessionEnd::Reported(outcome)) = end {
         return Ok(outcome);
     }
