@@ -2,13 +2,12 @@
 //!
 //! How a run goes, file by file: `runner` decides which pod a script gets; `pod_spec` describes the
 //! pod, `pod_lifecycle` makes and deletes it, `pod_startup` attaches to it while it is being made,
-//! `script_session` hands the script over (`protocol`, `attach`) and reads how it ends, `pod_watch`
-//! observes what shows nowhere else. `redelivery` resumes redelivered calls, and scripts that were
-//! cut off from their manager; `start_detection` detects whether they started, and `release`
-//! deletes the pods of those that did not. `python/supervisor.py` is the pod's first process.
-//! `reaper` and `leases` handle the pods of managers that are dead, and
-//! `owner_lease` those of an installation that was removed. `connect` is the connection to the
-//! cluster, and `requests` its timeouts and retries.
+//! `script_session` has a session with its supervisor (`program`, `attach`) and reads how it ends,
+//! `pod_watch` observes what shows nowhere else. `redelivery` resumes redelivered calls, and
+//! scripts that were cut off from their manager; `start_detection` detects whether they started,
+//! and `release` deletes the pods of those that did not. `reaper` and `leases` handle the pods of
+//! managers that are dead, and `owner_lease` those of an installation that was removed. `connect`
+//! is the connection to the cluster, and `requests` its timeouts and retries.
 //!
 //! `warm_pool` makes pods before their scripts come, and `warm_claim` gives one its script.
 //! `packages` installs what scripts import. `policy_probe` finds out whether network policy holds
@@ -22,7 +21,6 @@ mod fake_cluster;
 mod leases;
 pub mod metrics;
 mod namespace;
-mod output_files;
 mod owner_lease;
 mod packages;
 mod placement;
@@ -32,7 +30,7 @@ mod pod_spec;
 mod pod_startup;
 mod pod_watch;
 mod policy_probe;
-mod protocol;
+mod program;
 mod quantity;
 mod reaper;
 mod redelivery;

@@ -27,6 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::{Deadline, Error, Outcome, Run, Script};
+use toolbus_scripts::supervisor::protocol::ScriptLimits;
 use url::Url;
 
 pub(crate) use egress_policy::egress_policy;
@@ -34,7 +35,6 @@ pub(crate) use installer_pod::mount_set;
 
 use crate::pod_lifecycle::{PodCreation, PodSignals};
 use crate::pod_spec::{PodIdentity, describe_pod};
-use crate::protocol;
 use crate::runner::{RunnerInner, ScriptCall};
 use crate::settings::{KubernetesSettings, PackagesSettings};
 
@@ -181,7 +181,7 @@ impl RunnerInner {
             packages: Vec::new(),
             files: Vec::new(),
         };
-        let limits = protocol::ScriptLimits {
+        let limits = ScriptLimits {
             open_files: OPEN_FILES_MAX,
             file_bytes: self.settings.packages.set_bytes.bytes(),
             // What a wheel unpacks to, which is trusted with the memory of the pod.

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::runner::{CallKey, Error};
+use toolbus_scripts::supervisor::protocol;
 use uuid::Uuid;
 
 use crate::attach::ContainerInput;
@@ -28,7 +29,6 @@ use crate::errors;
 use crate::owner_lease::OwnerLease;
 use crate::pod_spec::{self, CALL, MANAGER, PodIdentity, SELECTOR};
 use crate::pod_watch::{PodFollower, PodWatch};
-use crate::protocol;
 use crate::requests::{until_deadline, with_retry, with_timeout};
 
 /// The pause between two attempts to make or delete a pod: it doubles, up to the longest.

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use toolbus_scripts::runner::CallKey;
 use uuid::Uuid;
 
-use crate::protocol;
+use crate::program::PROGRAM;
 use crate::settings::KubernetesSettings;
 
 /// The label that all pods of ours have, and its value.
@@ -226,7 +226,7 @@ pub(crate) fn describe_pod(
                 "name": CONTAINER,
                 "image": settings.image,
                 "imagePullPolicy": "IfNotPresent",
-                "command": ["python3", "-I", "-B", "-c", protocol::PROGRAM.as_str()],
+                "command": ["python3", "-I", "-B", "-c", PROGRAM.as_str()],
                 "stdin": true,
                 "workingDir": "/",
                 // The node gives the container a file of its own there that anybody may write, and

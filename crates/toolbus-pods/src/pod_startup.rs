@@ -12,11 +12,11 @@ use kube::Client;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::Error;
+use toolbus_scripts::supervisor::protocol::{self, Report, ReportReader};
 
 use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput, attach};
 use crate::errors;
 use crate::pod_watch::{ObservedPod, PodFollower};
-use crate::protocol::{self, Report, ReportReader};
 
 /// Between two attempts: a part of the time that the pod has taken so far, so that one that starts
 /// at once is not waited for, and one whose image is pulled for a minute is not asked hundreds of

@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
 use toolbus_scripts::packages::Requirements;
-use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
+use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script};
+use toolbus_scripts::supervisor::protocol::{self, ScriptLimits};
 use tracing::{Instrument as _, Span};
 
 use crate::connect::connect;
@@ -38,19 +38,11 @@ use crate::script_session::ScriptSession;
 use crate::settings::KubernetesSettings;
 use crate::warm_metrics::WarmStatus;
 use crate::warm_pool::{CallConflict, ClaimedPod, WarmPool, WarmPoolDeps};
-use crate::{protocol, quantity, redelivery};
+use crate::{quantity, redelivery};
 
-/// What one script may use beside its pod's limits: as in the local sandbox.
-const PROCESSES_MAX: u32 = 64;
-const OPEN_FILES_MAX: u32 = 256;
-const INODES_MAX: u32 = 16_384;
-const FILE_LOCKS_MAX: u32 = 4096;
-const FILE_BYTES: u64 = 64 << 20;
-const ADDRESS_SPACE_BYTES_MIN: u64 = 4 << 30;
 /// How much address space a script gets for its memory: libraries reserve several times of what
 /// they use.
 const ADDRESS_SPACE_PER_MEMORY: u64 = 4;
-
 /// How long a script may wait until a deleted warm pod has made room for its own, and how often
 /// that is tried: the cluster updates its quota a moment after the deletion.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(8);
@@ -70,7 +62,7 @@ pub(crate) enum PodAttempt {
 pub(crate) struct ScriptCall<'a> {
     pub(crate) script: &'a Script,
     pub(crate) run: &'a Run,
-    pub(crate) limits: protocol::ScriptLimits,
+    pub(crate) limits: ScriptLimits,
     /// The installed package set that its pod mounts.
     pub(crate) package_set: Option<String>,
     /// Fires when this manager stops: what has a pod is left for another manager to adopt.
@@ -330,8 +322,7 @@ impl RunnerInner {
         detached: &CancellationToken,
     ) -> Result<Outcome, Error> {
         let has_packages = !requirements.is_empty();
-        let limits =
-            protocol::ScriptLimits { packages: u32::from(has_packages), ..self.limits(&script) };
+        let limits = ScriptLimits { packages: u32::from(has_packages), ..self.limits(&script) };
         let mut call =
             ScriptCall { script: &script, run: &run, limits, package_set: None, detached };
 
@@ -521,27 +512,11 @@ impl RunnerInner {
 
 impl RunnerInner {
     /// The limits of a script in its pod.
-    pub(crate) fn limits(&self, script: &Script) -> protocol::ScriptLimits {
+    pub(crate) fn limits(&self, script: &Script) -> ScriptLimits {
+        let limits = ScriptLimits::new(script.timeout);
         let memory = quantity::whole_number(&self.settings.memory_limit).unwrap_or(0);
-        let memory = memory.saturating_mul(ADDRESS_SPACE_PER_MEMORY);
-        limits(script, memory.max(ADDRESS_SPACE_BYTES_MIN))
-    }
-}
-
-fn limits(script: &Script, address_space_bytes: u64) -> protocol::ScriptLimits {
-    protocol::ScriptLimits {
-        timeout_ms: u64::try_from(script.timeout.as_millis()).unwrap_or(u64::MAX),
-        output_bytes: OUTPUT_BYTES_MAX,
-        processes: PROCESSES_MAX,
-        open_files: OPEN_FILES_MAX,
-        file_bytes: FILE_BYTES,
-        address_space_bytes,
-        inodes: INODES_MAX,
-        file_locks: FILE_LOCKS_MAX,
-        packages: 0,
-        files: FILES_MAX,
-        files_bytes: FILES_BYTES_MAX,
-        name_bytes: NAME_BYTES_MAX,
-        entries: ENTRIES_MAX,
+        let for_memory = memory.saturating_mul(ADDRESS_SPACE_PER_MEMORY);
+        let address_space_bytes = limits.address_space_bytes.max(for_memory);
+        ScriptLimits { address_space_bytes, ..limits }
     }
 }

@@ -5,34 +5,28 @@
 //! the script, and the manager's clock, a little behind it, ends the waiting; no outcome is
 //! reported twice or guessed; output is forwarded live, each piece once, wherever it is read.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{AsyncRead, AsyncReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use toolbus_scripts::Texts;
-use toolbus_scripts::files::Produced;
-use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
+use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome};
+use toolbus_scripts::supervisor::protocol::ReportReader;
+use toolbus_scripts::supervisor::{
+    CLOCK_GRACE, HANDOVER_TIMEOUT, Session, SessionEnd, SupervisorStreams, Transcript,
+};
 
 use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput};
-use crate::output_files::FileReceiver;
 use crate::pod_startup::ReadyPod;
 use crate::pod_watch::PodFollower;
-use crate::protocol::{self, Report, ReportReader, ScriptEnd};
 
-/// How much later than the pod's own clock the manager's times the script out.
-const POD_CLOCK_GRACE: Duration = Duration::from_millis(300);
-/// How long a pod may take to report the end of a script that it was ordered to kill.
-const KILL_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long a script may take to start after it was handed over. It takes a millisecond.
-const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the output files of a script may take to arrive.
-const OUTPUT_FILES_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before the log is read again: it doubles, up to the longest.
 const LOG_BACKOFF: Duration = Duration::from_millis(300);
 const LOG_BACKOFF_MAX: Duration = Duration::from_secs(2);
@@ -53,48 +47,29 @@ pub(crate) struct ScriptSession<'a> {
     pub(crate) pieces_forwarded: Arc<AtomicU64>,
 }
 
-/// Why the session ended before the pod reported the end.
-enum StopReason {
-    TimedOut,
-    Cancelled,
+/// The streams of a pod's supervisor.
+struct AttachedStreams<'a> {
+    pod: &'a str,
+    input: ContainerInput,
+    output: ContainerOutput,
 }
 
-/// What the pod has reported so far.
-struct Transcript {
-    texts: Texts,
-    started: Option<Instant>,
-    over: Option<Instant>,
-    files: FileReceiver,
-    end: Option<ScriptEnd>,
-}
-
-impl Transcript {
-    fn new(live: Option<LiveOutput>) -> Self {
-        let files = FileReceiver::default();
-        Self { texts: Texts::new(live), started: None, over: None, files, end: None }
+impl SupervisorStreams for AttachedStreams<'_> {
+    async fn send(&mut self, message: &Bytes) -> io::Result<()> {
+        self.input.send(message).await.map_err(io::Error::other)
     }
 
-    fn record(&mut self, report: Report) {
-        match report {
-            Report::Ready | Report::Taken => {}
-            Report::Started => _ = self.started.get_or_insert_with(Instant::now),
-            Report::Output(stream, bytes) => self.texts.accept(stream, &bytes),
-            Report::Over => _ = self.over.get_or_insert_with(Instant::now),
-            Report::File(name, bytes) => self.files.begin_file(&name, bytes),
-            Report::Part(piece) => self.files.append_piece(&piece),
-            Report::Omitted(name, reason) => self.files.omit_file(&name, &reason),
-            Report::Ended(end) => self.end = Some(end),
+    async fn receive(&mut self) -> Result<Bytes, String> {
+        loop {
+            match self.output.next().await {
+                ContainerFrame::Stdout(bytes) => return Ok(bytes),
+                ContainerFrame::Stderr(bytes) => {
+                    let said = String::from_utf8_lossy(&bytes);
+                    tracing::warn!(pod = self.pod, %said, "supervisor of a pod wrote to standard error");
+                }
+                ContainerFrame::Closed(reason) => return Err(reason),
+            }
         }
-    }
-
-    fn into_outcome(self, ending: Ending, elapsed: Duration, usage: Option<Usage>) -> Outcome {
-        let (output, stdout, stderr) = self.texts.finish();
-        let produced = match ending {
-            Ending::Exited(_) | Ending::Killed { .. } => self.files.finish(),
-            // It was stopped, perhaps while its files were reported.
-            _ => Produced::default(),
-        };
-        Outcome { output, stdout, stderr, ending, elapsed, usage, produced }
     }
 }
 
@@ -105,46 +80,32 @@ impl ScriptSession<'_> {
     pub(crate) async fn run_script(
         &self,
         ready: ReadyPod,
-        request: bytes::Bytes,
+        request: Bytes,
         follower: &mut PodFollower,
         end_listener: &mut Option<ContainerInput>,
     ) -> Result<Option<Outcome>, Error> {
-        let ReadyPod { mut input, mut output, mut reports } = ready;
-        let mut transcript = Transcript::new(self.unforwarded_output());
+        let ReadyPod { input, output, mut reports } = ready;
+        let mut streams = AttachedStreams { pod: self.name, input, output };
         let handed_over = Instant::now();
-        let sent = tokio::select! {
-            sent = timeout(HANDOVER_TIMEOUT, input.send(&request)) => matches!(sent, Ok(Ok(()))),
-            () = self.cancelled.cancelled() => return Err(Error::Cancelled),
-        };
-        drop(request);
+        let session = Session { timeout: self.timeout, cancelled: self.cancelled };
 
-        let stop = if sent {
-            self.read_reports(&mut output, &mut reports, &mut transcript, handed_over).await
-        } else {
-            Err("the connection broke while the script was handed over".to_owned())
-        };
-
-        match stop {
-            Ok(None) => *end_listener = Some(input),
-            Ok(Some(stop)) => {
-                let streams = ReadyPod { input, output, reports };
-                return Ok(Some(self.stop_script(stop, streams, transcript).await));
+        let live = self.unforwarded_output();
+        match session.run(request, &mut streams, &mut reports, live).await? {
+            SessionEnd::Reported(outcome) => {
+                *end_listener = Some(streams.input);
+                Ok(Some(outcome))
             }
-            Err(broken) => {
-                tracing::warn!(
-                    pod = self.name,
-                    reason = broken,
-                    "attached streams broke, reading the log"
-                );
+            SessionEnd::Stopped(outcome) => Ok(Some(outcome)),
+            SessionEnd::Broken(transcript, reason) => {
+                tracing::warn!(pod = self.name, reason, "attached streams broke, reading the log");
                 let started = transcript.started;
                 if started.is_none() {
                     return Ok(None);
                 }
-                transcript = self.read_log(started, handed_over, follower).await?;
+                let transcript = self.read_log(started, handed_over, follower).await?;
+                self.conclude_run(transcript, handed_over, follower).await.map(Some)
             }
         }
-
-        self.conclude_run(transcript, handed_over, follower).await.map(Some)
     }
 
     /// Waits for the end of a script that was handed over in another session. All of its output is
@@ -172,93 +133,6 @@ impl ScriptSession<'_> {
         }
     }
 
-    /// Reads reports of the pod until the end of the script. `Ok(None)` is the end, `Err` a broken
-    /// stream.
-    async fn read_reports(
-        &self,
-        output: &mut ContainerOutput,
-        reports: &mut ReportReader,
-        transcript: &mut Transcript,
-        handed_over: Instant,
-    ) -> Result<Option<StopReason>, String> {
-        while transcript.end.is_none() {
-            let deadline = match (transcript.over, transcript.started) {
-                (Some(over), _) => over + OUTPUT_FILES_TIMEOUT,
-                (None, Some(started)) => started + self.timeout + POD_CLOCK_GRACE,
-                (None, None) => handed_over + HANDOVER_TIMEOUT,
-            };
-
-            let frame = tokio::select! {
-                frame = output.next() => frame,
-                () = self.cancelled.cancelled() => return Ok(Some(StopReason::Cancelled)),
-                () = sleep_until(deadline) => match transcript.started {
-                    _ if transcript.over.is_some() => {
-                        return Err("what the script left does not arrive".to_owned());
-                    }
-                    Some(_) => return Ok(Some(StopReason::TimedOut)),
-                    None => return Err("the script was handed over and nothing came back".to_owned()),
-                },
-            };
-
-            match frame {
-                ContainerFrame::Stdout(bytes) => {
-                    for report in reports.accept(&bytes).map_err(|error| error.to_string())? {
-                        transcript.record(report);
-                    }
-                }
-                ContainerFrame::Stderr(bytes) => {
-                    let said = String::from_utf8_lossy(&bytes);
-                    tracing::warn!(pod = self.name, %said, "supervisor of a pod wrote to standard error");
-                }
-                ContainerFrame::Closed(reason) => return Err(reason),
-            }
-        }
-
-        Ok(None)
-    }
-
-    /// Tells the pod to end the script, and waits a moment for its reports.
-    async fn stop_script(
-        &self,
-        stop: StopReason,
-        streams: ReadyPod,
-        mut transcript: Transcript,
-    ) -> Outcome {
-        let ReadyPod { mut input, mut output, mut reports } = streams;
-        let said = async {
-            input.send(&protocol::kill_message()).await.ok()?;
-            while transcript.end.is_none() {
-                match output.next().await {
-                    ContainerFrame::Stdout(bytes) => {
-                        reports
-                            .accept(&bytes)
-                            .ok()?
-                            .into_iter()
-                            .for_each(|report| transcript.record(report));
-                    }
-                    ContainerFrame::Stderr(_) => {}
-                    ContainerFrame::Closed(_) => return None,
-                }
-            }
-
-            input.send(&protocol::acknowledge_message()).await.ok()
-        };
-        let _ = timeout(KILL_TIMEOUT, said).await;
-
-        let elapsed = transcript.started.map_or(Duration::ZERO, |started| started.elapsed());
-        let end = transcript.end.take();
-        let usage = end.as_ref().map(|end| end.usage);
-        let elapsed = end.as_ref().map_or(elapsed, |end| end.elapsed);
-        let ending = match (end, stop) {
-            // It ended by itself just before.
-            (Some(end), _) if end.ending != Ending::Cancelled => end.ending,
-            (_, StopReason::Cancelled) => Ending::Cancelled,
-            (_, StopReason::TimedOut) => Ending::TimedOut,
-        };
-
-        transcript.into_outcome(ending, elapsed, usage)
-    }
-
     /// A live output that starts at the first piece and forwards those that were not forwarded yet:
     /// what is read again comes in the same pieces, because the pod has written them so.
     fn unforwarded_output(&self) -> Option<LiveOutput> {
@@ -284,7 +158,7 @@ impl ScriptSession<'_> {
         follower: &PodFollower,
     ) -> Result<Transcript, Error> {
         let deadline =
-            started.unwrap_or(handed_over) + self.timeout + POD_CLOCK_GRACE + HANDOVER_TIMEOUT;
+            started.unwrap_or(handed_over) + self.timeout + CLOCK_GRACE + HANDOVER_TIMEOUT;
         let mut pause = LOG_BACKOFF;
 
         loop {

@@ -11,10 +11,10 @@ use futures_util::AsyncReadExt as _;
 use kube::api::LogParams;
 use tokio::time::{Instant, sleep, timeout_at};
 use toolbus_scripts::runner::Error;
+use toolbus_scripts::supervisor::protocol::{Report, ReportReader};
 
 use crate::errors;
 use crate::pod_watch::{ContainerEnd, PodFollower};
-use crate::protocol::{Report, ReportReader};
 use crate::script_session::ScriptSession;
 
 /// How long reading the log may take, with all attempts.

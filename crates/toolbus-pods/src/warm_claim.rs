@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use tokio::time::{Instant, timeout_at};
+use toolbus_scripts::supervisor::protocol::{self, Report};
 
 use crate::attach::ContainerFrame;
 use crate::pod_lifecycle::OwnedPod;
 use crate::pod_startup::ReadyPod;
-use crate::protocol::Report;
 use crate::release::ReleaseOutcome;
 use crate::requests::with_retry;
 use crate::runner::ScriptCall;
 use crate::warm_pool::{CallConflict, ClaimedPod, WarmPod, WarmPoolDeps};
-use crate::{errors, pod_spec, protocol};
+use crate::{errors, pod_spec};
 
 /// How long claiming may take. A cluster that is slower than this is no faster at making a pod, but
 /// the script is not to wait for both.

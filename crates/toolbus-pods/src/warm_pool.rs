@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Error, Script};
+use toolbus_scripts::supervisor::protocol;
 
 use crate::attach::ContainerFrame;
 use crate::errors;
@@ -39,7 +40,6 @@ use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper, PodSignals, ROOM_GR
 use crate::pod_spec::{self, PodIdentity};
 use crate::pod_startup::{self, ReadyPod};
 use crate::pod_watch::ObservedPod;
-use crate::protocol;
 use crate::runner::ScriptCall;
 use crate::settings::KubernetesSettings;
 use crate::warm_claim;

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::c_string::c_string;
 use crate::config::Limits;
 use crate::nonce;
 
@@ -47,13 +46,6 @@ impl CgroupVersion {
         match self {
             Self::V1 => "memory.limit_in_bytes",
             Self::V2 => "memory.max",
-        }
-    }
-
-    fn memory_peak_file(self) -> &'static str {
-        match self {
-            Self::V1 => "memory.max_usage_in_bytes",
-            Self::V2 => "memory.peak",
         }
     }
 
@@ -119,10 +111,7 @@ impl CgroupHierarchy {
         // Kernels without swap, or without its accounting, lack these.
         let _ = match self.version {
             CgroupVersion::V1 => write_file(&group.memory, "memory.memsw.limit_in_bytes", &memory),
-            CgroupVersion::V2 => {
-                let _ = write_file(&group.memory, "memory.oom.group", "1");
-                write_file(&group.memory, "memory.swap.max", "0")
-            }
+            CgroupVersion::V2 => write_file(&group.memory, "memory.swap.max", "0"),
         };
 
         let processes = group.processes.as_deref().unwrap_or(&group.memory);
@@ -203,13 +192,18 @@ impl ControlGroup {
         }
     }
 
-    /// Puts a process, and all that it will start, under the limits, where it is not yet. May wait
-    /// for all processors.
-    pub(crate) fn attach_process(&self, pid: libc::pid_t) -> io::Result<()> {
-        match self.hierarchy.version {
-            CgroupVersion::V1 => Ok(()),
-            CgroupVersion::V2 => write_file(&self.memory, "cgroup.procs", &pid.to_string()),
+    /// Puts processes, and all that they will start, under the limits, where they are not yet.
+    pub(crate) async fn attach_processes(&self, pids: Vec<u32>) -> io::Result<()> {
+        if self.hierarchy.version == CgroupVersion::V1 {
+            return Ok(());
         }
+
+        let folder = self.memory.clone();
+        // Waits for all processors.
+        let attach = move || {
+            pids.iter().try_for_each(|pid| write_file(&folder, "cgroup.procs", &pid.to_string()))
+        };
+        tokio::task::spawn_blocking(attach).await.map_err(io::Error::other)?
     }
 
     /// The number of processes that the kernel's OOM killer ended; `None` when it does not say.
@@ -219,11 +213,18 @@ impl ControlGroup {
         events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 
-    /// Peak of the memory charged, in bytes; `None` on kernels that do not keep it.
-    pub(crate) fn memory_peak(&self) -> Option<u64> {
-        let peak =
-            fs::read_to_string(self.memory.join(self.hierarchy.version.memory_peak_file())).ok()?;
-        peak.trim().parse().ok()
+    /// Whether that has happened.
+    pub(crate) fn has_oom_killed(&self) -> bool {
+        self.oom_kill_count().is_some_and(|count| count > 0)
+    }
+
+    /// The group's folder, and where it stands in a container: there its supervisor reads it.
+    pub(crate) fn accounts(&self) -> (&Path, &'static str) {
+        let place = match self.hierarchy.version {
+            CgroupVersion::V1 => "/sys/fs/cgroup/memory",
+            CgroupVersion::V2 => "/sys/fs/cgroup",
+        };
+        (&self.memory, place)
     }
 }
 
@@ -309,16 +310,10 @@ fn is_unit(folder: &Path) -> bool {
 }
 
 /// Whether systemd says that it gave the folder away.
-#[allow(unsafe_code)]
 fn is_delegated(folder: &Path) -> bool {
-    let Ok(folder) = c_string(folder) else { return false };
     let mut value = [0_u8; 1];
-    // SAFETY: both strings end with a zero byte; one live byte is there to be written.
-    let count = unsafe {
-        let buffer = value.as_mut_ptr().cast();
-        libc::getxattr(folder.as_ptr(), c"user.delegate".as_ptr(), buffer, value.len())
-    };
-    count == 1 && value == *b"1"
+    let found = rustix::fs::getxattr(folder, "user.delegate", &mut value);
+    found == Ok(1) && value == *b"1"
 }
 
 #[cfg(test)]

@@ -26,8 +26,6 @@ pub struct Config {
     pub memory_accounting: MemoryAccounting,
     /// The user and group id that a service running as root becomes for its scripts: never 0.
     pub unprivileged_id: u32,
-    /// Lets [`Bare`](crate::Bare) run scripts without any protection.
-    pub allow_unsandboxed_scripts: bool,
     /// How packages are resolved and kept.
     pub packages: PackagesConfig,
 }
@@ -99,7 +97,6 @@ impl Default for Config {
             start_timeout: Duration::from_secs(10),
             memory_accounting: MemoryAccounting::Automatic,
             unprivileged_id: 65534,
-            allow_unsandboxed_scripts: false,
             packages: PackagesConfig::default(),
         }
     }

@@ -1,59 +1,56 @@
-//! What both runners share: admission, packages, one supervised run after the other.
+//! The runner's work: admission, packages, one sandbox after the other.
 //!
 //! Invariants: never more scripts at a time than configured, and a bounded number waiting; a run
-//! whose future was dropped is killed and cleaned up all the same, by its own tracked task.
+//! whose future was dropped is killed and cleaned up all the same, by its own tracked task; what a
+//! run holds is given back when its sandbox has ended, which may be a moment after its outcome.
 
-use std::env;
-use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::packages::Requirements;
 use toolbus_scripts::runner::{Error, Outcome, Run, Script};
+use toolbus_scripts::supervisor::protocol::ScriptLimits;
 
+use crate::bubblewrap::{LaunchSpec, Launcher, RunningSandbox};
 use crate::cgroup::{CgroupHierarchy, ControlGroup};
 use crate::config::Config;
-use crate::interpreter::Interpreter;
-use crate::kernel_objects::KernelObjectWatch;
-use crate::launch::{LaunchSpec, LaunchedProgram, Launcher};
-use crate::memory_limit::{MemoryGuard, MemorySampler};
-use crate::nonce;
 use crate::packages::{PackageInstaller, PackageLease};
-use crate::recipe::{self, BwrapOptions, PACKAGES, WORK};
-use crate::rlimits;
-use crate::script;
-use crate::supervise::{RunOrder, supervise};
+use crate::recipe::{self, BwrapOptions};
+use crate::run::{self, ScriptRun};
 
-/// What the engine is built from: configuration, launcher, interpreter and limits.
+/// What the engine is built from.
 pub(crate) struct EngineDeps {
     pub(crate) config: Config,
     pub(crate) launcher: Arc<Launcher>,
-    pub(crate) interpreter: Arc<Interpreter>,
-    /// Options of bubblewrap for every script; empty for bare runs.
+    /// Options of bubblewrap for every script.
     pub(crate) base: BwrapOptions,
-    /// The seccomp filter, as a sealed file; none for bare runs.
-    pub(crate) filter: Option<OwnedFd>,
+    /// The supervisor of scripts, as the interpreter takes it.
+    pub(crate) program: Vec<u8>,
     /// `None` refuses all packages.
     pub(crate) packages: Option<PackageInstaller>,
     /// Where control groups are created; `None` samples memory instead.
     pub(crate) hierarchy: Option<Arc<CgroupHierarchy>>,
 }
 
-/// Runs scripts: admits them, installs their packages and supervises one process tree each.
+/// Runs scripts: admits them, installs their packages and has each run in its sandbox.
 pub(crate) struct ScriptEngine {
     deps: EngineDeps,
     /// Permits for scripts that run or wait.
     admitted: Arc<Semaphore>,
     /// Permits for scripts that run.
-    running: Semaphore,
+    running: Arc<Semaphore>,
     tasks: TaskTracker,
+}
+
+/// What a run holds.
+#[derive(Default)]
+struct RunResources {
+    sandbox: Option<RunningSandbox>,
+    group: Option<ControlGroup>,
+    lease: Option<PackageLease>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ScriptEngine {
@@ -63,7 +60,7 @@ impl ScriptEngine {
         Self {
             deps,
             admitted: Arc::new(Semaphore::new(concurrent + waiting)),
-            running: Semaphore::new(concurrent),
+            running: Arc::new(Semaphore::new(concurrent)),
             tasks: TaskTracker::new(),
         }
     }
@@ -92,13 +89,19 @@ impl ScriptEngine {
         let guard = cancelled.clone().drop_guard();
         let run = Run { cancelled, ..run };
         let engine = Arc::clone(&self);
-        let task = self.tasks.spawn(async move {
-            let outcome = engine.run_admitted(script, &requirements, run).await;
+        let (reply, outcome) = oneshot::channel();
+
+        self.tasks.spawn(async move {
+            let mut held = RunResources::default();
+            let outcome = engine.run_admitted(script, &requirements, run, &mut held).await;
             drop(place);
-            outcome
+            // Whether anybody waits for it or not.
+            let _ = reply.send(outcome);
+            held.release().await;
         });
 
-        let outcome = task.await.map_err(|error| Error::OutcomeUnknown(error.to_string()))?;
+        let lost = |_| Error::OutcomeUnknown("the task of the script panicked".to_owned());
+        let outcome = outcome.await.map_err(lost)?;
 
         drop(guard);
         outcome
@@ -109,8 +112,9 @@ impl ScriptEngine {
         script: Script,
         requirements: &Requirements,
         run: Run,
+        held: &mut RunResources,
     ) -> Result<Outcome, Error> {
-        let lease = match &self.deps.packages {
+        held.lease = match &self.deps.packages {
             _ if requirements.is_empty() => None,
             None => return Err(Error::Packages("installing packages is switched off".to_owned())),
             Some(packages) => {
@@ -120,131 +124,52 @@ impl ScriptEngine {
 
         let permit = tokio::select! {
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
-            permit = run.with_queue_deadline(self.running.acquire()) => permit?,
+            permit = run.with_queue_deadline(Arc::clone(&self.running).acquire_owned()) => permit?,
         };
-        let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        let outcome = self.run_supervised(&script, lease.as_ref(), run).await;
+        held.permit = Some(permit.map_err(|error| Error::Failed(error.to_string()))?);
 
-        drop(lease);
-        outcome
+        self.run_sandboxed(&script, run, held).await
     }
 
-    async fn run_supervised(
+    async fn run_sandboxed(
         &self,
         script: &Script,
-        lease: Option<&PackageLease>,
         run: Run,
+        held: &mut RunResources,
     ) -> Result<Outcome, Error> {
-        let failed = |error: io::Error| Error::Failed(error.to_string());
-        let scratch = if self.deps.launcher.is_bare() {
-            ScratchFolder::new().map_err(failed)?
-        } else {
-            ScratchFolder(None)
-        };
+        let EngineDeps { config, launcher, base, program, hierarchy, .. } = &self.deps;
+        let group = hierarchy.as_ref().map(CgroupHierarchy::create_group).transpose();
+        held.group = group.map_err(|error| Error::Failed(error.to_string()))?;
+        let group = held.group.as_ref();
 
-        let group = self.deps.hierarchy.as_ref().map(CgroupHierarchy::create_group).transpose();
-        let group = group.map_err(failed)?;
-        let mut launched = self
-            .launch_script(script, lease, scratch.path(), group.as_ref())
-            .await
-            .map_err(failed)?;
-        let first = launched.processes.first_pid();
-        let guard = self.memory_guard(group, first).await.map_err(failed)?;
-
-        launched.open_gate();
-
-        let left = run.start_deadline().saturating_duration_since(Instant::now());
-
-        let order = RunOrder {
-            request: script::bootstrap_request(
-                &self.deps.interpreter,
-                self.packages_path(lease),
-                &script.source,
-                &script.input,
-                Some(&script.files),
-            ),
-            work_folder: Some(self.work_folder_path(first, scratch.path())),
-            timeout: script.timeout,
-            start_timeout: self.deps.config.start_timeout.min(left),
-            cancelled: run.cancelled,
+        let memory_bytes = if group.is_some() { 0 } else { config.limits.memory_bytes };
+        let limits = run::script_limits(&config.limits, script.timeout, memory_bytes);
+        let packages = held.lease.as_ref().map(PackageLease::source);
+        let order = ScriptRun {
+            spec: LaunchSpec {
+                options: recipe::script_options(base, packages, group),
+                program,
+                group,
+                by: run.start_deadline().min(Instant::now() + config.start_timeout),
+                cancelled: &run.cancelled,
+            },
+            limits: ScriptLimits { packages: u32::from(packages.is_some()), ..limits },
+            script,
             live: run.live,
-            guard,
-            objects: KernelObjectWatch::new(
-                self.deps.launcher.subject(first),
-                &self.deps.config.limits,
-            ),
         };
 
-        supervise(launched, order).await
+        run::run_script(launcher, order, &mut held.sandbox).await
     }
+}
 
-    async fn launch_script(
-        &self,
-        script: &Script,
-        lease: Option<&PackageLease>,
-        scratch: &Path,
-        group: Option<&ControlGroup>,
-    ) -> io::Result<LaunchedProgram> {
-        let packages = self.packages_path(lease);
-        let mut environment = recipe::script_environment(&self.deps.interpreter, packages);
-        let mut options = BwrapOptions::default();
-        let mut processes_max = 0;
-
-        if self.deps.launcher.is_bare() {
-            for (name, value) in &mut environment {
-                if matches!(*name, "HOME" | "TMPDIR") {
-                    *value = OsString::from(scratch);
-                }
-            }
-        } else {
-            options = recipe::script_options(&self.deps.base, lease.map(PackageLease::source));
-            processes_max = self.deps.config.limits.processes;
+impl RunResources {
+    /// Ends what is left of the sandbox, and gives everything back.
+    async fn release(mut self) {
+        if let Some(sandbox) = &mut self.sandbox
+            && let Err(error) = sandbox.end().await
+        {
+            tracing::warn!(%error, "could not end a sandbox");
         }
-
-        let launch = LaunchSpec {
-            options,
-            filter: self.deps.filter.as_ref(),
-            environment,
-            command: script::interpreter_command(&self.deps.interpreter)?,
-            processes_max,
-            limits: rlimits::rlimits_of_script(&self.deps.config.limits, script.timeout),
-            directory: scratch,
-            group,
-        };
-
-        self.deps.launcher.launch(launch).await
-    }
-
-    /// Path of the script's work folder as the service reaches it.
-    fn work_folder_path(&self, first: libc::pid_t, scratch: &Path) -> PathBuf {
-        if self.deps.launcher.is_bare() {
-            return scratch.to_path_buf();
-        }
-        PathBuf::from(format!("/proc/{first}/root{WORK}"))
-    }
-
-    /// Path of the packages as the script sees it.
-    fn packages_path<'a>(&self, lease: Option<&'a PackageLease>) -> Option<&'a Path> {
-        lease.map(|lease| {
-            if self.deps.launcher.is_bare() { lease.directory_tree() } else { Path::new(PACKAGES) }
-        })
-    }
-
-    /// Puts the first process, and all that it will start, under the memory limit.
-    async fn memory_guard(
-        &self,
-        group: Option<ControlGroup>,
-        first: libc::pid_t,
-    ) -> io::Result<MemoryGuard> {
-        let Some(group) = group else {
-            let subject = self.deps.launcher.subject(first);
-            return Ok(MemoryGuard::Sampled(MemorySampler::new(
-                subject,
-                self.deps.config.limits.memory_bytes,
-            )));
-        };
-        let attach = move || group.attach_process(first).map(|()| MemoryGuard::Group(group));
-        tokio::task::spawn_blocking(attach).await.map_err(io::Error::other)?
     }
 }
 
@@ -252,27 +177,4 @@ impl ScriptEngine {
 fn check_script(script: &Script) -> Result<Requirements, Error> {
     script.check()?;
     Requirements::parse(&script.packages).map_err(|error| Error::Invalid(error.to_string()))
-}
-
-/// A folder for one bare run, removed with it; a sandbox has its own inside.
-struct ScratchFolder(Option<PathBuf>);
-
-impl ScratchFolder {
-    fn new() -> io::Result<Self> {
-        let path = env::temp_dir().join(nonce::unique_name("toolbus-bare"));
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(Some(path)))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.as_deref().unwrap_or(Path::new("/"))
-    }
-}
-
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            let _ = fs::remove_dir_all(path);
-        }
-    }
 }

@@ -7,11 +7,12 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::probe::Unavailable;
@@ -33,7 +34,14 @@ for place in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix
 const FACT_LINES: usize = 5;
 /// The prefixes: `prefix`, `exec_prefix`, and the same two of the base installation.
 const PREFIXES: usize = 4;
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Compiles its input, and prints the mark of this interpreter's bytecode and the program in it.
+const COMPILE: &str = "
+import marshal, sys
+mark = sys.modules['_frozen_importlib_external'].MAGIC_NUMBER
+program = compile(sys.stdin.buffer.read(), '<supervisor>', 'exec', dont_inherit=True, optimize=2)
+sys.stdout.buffer.write(mark + marshal.dumps(program))
+";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A Python interpreter, as it described itself.
@@ -47,7 +55,7 @@ pub(crate) struct Interpreter {
     pub(crate) binary_interface: String,
     /// Files and trees that it needs to see, none within another or within `/usr`.
     pub(crate) trees: Vec<PathBuf>,
-    /// The four prefixes and the module path, as the bootstrap takes them.
+    /// The four prefixes and the module path, as the bootstrap is called with them.
     pub(crate) places: Vec<PathBuf>,
 }
 
@@ -55,7 +63,7 @@ impl Interpreter {
     /// Finds the interpreter (`configured`, else `python3` by `PATH`) and asks it.
     pub(crate) async fn find(configured: Option<&Path>) -> Result<Self, Unavailable> {
         let program = configured.map_or(OsStr::new("python3"), Path::as_os_str);
-        let answer = query_interpreter(program).await?;
+        let answer = ask(program, QUESTIONS, &[]).await?;
         let found = Self::parse_answer(&answer).ok_or_else(|| Unavailable::Interpreter {
             reason: format!("{} did not describe itself", program.display()),
         })?;
@@ -120,16 +128,20 @@ impl Interpreter {
         })
     }
 
-    /// What the bootstrap is told: the places, separated by zero bytes, with `first` ahead of the
-    /// module path.
-    pub(crate) fn bootstrap_settings(&self, first: Option<&Path>) -> Vec<u8> {
-        let (prefixes, modules) = self.places.split_at(PREFIXES);
-        let places = prefixes.iter().map(PathBuf::as_path).chain(first);
-        let places: Vec<&[u8]> = places
-            .chain(modules.iter().map(PathBuf::as_path))
-            .map(|place| place.as_os_str().as_bytes())
-            .collect();
-        places.join(&0)
+    /// The command line with which it waits for its program: without `site`, whose result it is
+    /// told, and deaf to the environment.
+    pub(crate) fn bootstrap_command(&self) -> Vec<OsString> {
+        let options = ["-I", "-S", "-B", "-c", include_str!("bootstrap.py")].map(OsString::from);
+        let executable = self.executable.as_os_str().to_owned();
+        let places = self.places.iter().map(|place| place.as_os_str().to_owned());
+        [executable].into_iter().chain(options).chain(places).collect()
+    }
+
+    /// Compiles a program into what the bootstrap takes.
+    pub(crate) async fn compile(&self, program: &str) -> Result<Vec<u8>, Unavailable> {
+        let compiled = ask(self.executable.as_os_str(), COMPILE, program.as_bytes()).await?;
+        let length = u32::try_from(compiled.len()).expect("answers are bounded");
+        Ok([&length.to_be_bytes(), compiled.as_slice()].concat())
     }
 }
 
@@ -146,21 +158,32 @@ fn outermost_trees(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     trees
 }
 
-async fn query_interpreter(program: &OsStr) -> Result<Vec<u8>, Unavailable> {
+/// Has an interpreter run `code`, with that input, and returns what it prints.
+async fn ask(program: &OsStr, code: &str, input: &[u8]) -> Result<Vec<u8>, Unavailable> {
     let failed = |reason: String| Unavailable::Interpreter { reason };
     let name = program.display();
     let mut command = Command::new(program);
 
     // A shim needs its own variables to find the interpreter; `-I` keeps Python from minding them.
-    command.args(["-I", "-c", QUESTIONS]).current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+    command.args(["-I", "-c", code]).current_dir("/").kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
 
     // A signal for our group, such as Ctrl-C, is ours to act on.
     command.process_group(0);
 
-    let answer = tokio::time::timeout(ANSWER_TIMEOUT, command.output())
+    let answer = async {
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that ends early does not read to the end, and says why by its status.
+            let _ = stdin.write_all(input).await;
+        }
+        child.wait_with_output().await
+    };
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer)
         .await
         .map_err(|_| failed(format!("{name} did not answer within 20 s")))?
         .map_err(|error| failed(format!("{name} cannot be started: {error}")))?;
+
     if !answer.status.success() || answer.stdout.len() > ANSWER_BYTES_MAX {
         let said = String::from_utf8_lossy(&answer.stderr);
         let said = said.lines().last().unwrap_or_default();

@@ -1,13 +1,11 @@
 //! The local script runner: bubblewrap, a filter of system calls, and limits. Linux only.
 //!
-//! [`Sandbox`] is the runner; it exists only when its probe has proved that it holds. [`Bare`] runs
-//! scripts without any protection and exists only when that is asked for by name.
+//! [`Sandbox`] is the runner; it exists only when its probe has proved that it holds.
 //!
 //! How a run goes, file by file: `engine` admits it, `packages` has what it needs installed,
-//! `recipe`, `seccomp` and `rlimits` say what the script may see and use, `spawn` and `launch`
-//! start bubblewrap and in it `init`, the first process, which starts Python with `bootstrap.py`;
-//! `supervise` watches time, memory (`memory_limit`, `cgroup`) and output (`capture`), kills, and
-//! reports how the run ended; `work_folder` reads what it left.
+//! `recipe` says what the script may see, `bubblewrap` starts it with the supervisor of
+//! `toolbus_scripts` as its first process, by the thread of `spawn` and in a group of `cgroup`, and
+//! `run` hands the script over and waits for its end.
 //!
 //! Invariants: no way leads from a broken sandbox to a weaker one; after an outcome is reported
 //! no process of its script is left; what is read from a script is bounded.
@@ -15,34 +13,22 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the sandbox is made of Linux's namespaces");
 
-mod bare;
-mod c_string;
-mod capture;
+mod bubblewrap;
 mod cgroup;
 mod config;
 mod engine;
-mod init;
 mod interpreter;
-mod kernel_objects;
-mod launch;
-mod memory_limit;
 mod nonce;
 mod packages;
 mod probe;
-mod process;
 mod recipe;
-mod rlimits;
+mod run;
 mod sandbox;
-mod script;
-mod seccomp;
 mod spawn;
 mod staging;
-mod supervise;
-mod work_folder;
 
 pub mod settings;
 
-pub use bare::Bare;
 pub use config::{Config, Limits, MemoryAccounting, PackagesConfig};
 pub use probe::Unavailable;
 pub use sandbox::Sandbox;

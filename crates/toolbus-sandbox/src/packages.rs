@@ -13,7 +13,6 @@ mod installer;
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +27,9 @@ use toolbus_scripts::runner::Error;
 use self::cache::CachedSet;
 pub(crate) use self::cache::PackageCache;
 pub(crate) use self::installer::InstallerSettings;
+use crate::bubblewrap::Launcher;
 use crate::config::Config;
 use crate::interpreter::Interpreter;
-use crate::launch::Launcher;
 use crate::recipe::BwrapOptions;
 
 /// How often locking a set that another process has locked is retried.
@@ -43,9 +42,10 @@ pub(crate) struct PackageInstaller {
     launcher: Arc<Launcher>,
     interpreter: Arc<Interpreter>,
     settings: InstallerSettings,
-    /// What bubblewrap is told for every installation; empty for bare ones.
+    /// What bubblewrap is told for every installation.
     base: BwrapOptions,
-    filter: Option<OwnedFd>,
+    /// The supervisor of installers, as the interpreter takes it.
+    program: Vec<u8>,
     /// Path of the cache as bubblewrap sees it.
     source: PathBuf,
     installing: Semaphore,
@@ -57,7 +57,7 @@ pub(crate) struct InstallerEnv {
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) settings: InstallerSettings,
     pub(crate) base: BwrapOptions,
-    pub(crate) filter: Option<OwnedFd>,
+    pub(crate) program: Vec<u8>,
     pub(crate) source: PathBuf,
 }
 
@@ -87,16 +87,11 @@ impl InstallDeadline {
 /// A lease on an installed set, which is not evicted while this is held.
 #[derive(Debug)]
 pub(crate) struct PackageLease {
-    held: CachedSet,
+    _held: CachedSet,
     source: PathBuf,
 }
 
 impl PackageLease {
-    /// Its folder.
-    pub(crate) fn directory_tree(&self) -> &Path {
-        &self.held.tree
-    }
-
     /// Its folder as bubblewrap finds it.
     pub(crate) fn source(&self) -> &Path {
         &self.source
@@ -112,7 +107,7 @@ impl PackageInstaller {
             interpreter: with.interpreter,
             settings: with.settings,
             base: with.base,
-            filter: with.filter,
+            program: with.program,
             source: with.source,
             installing: Semaphore::new(config.packages.max_concurrent.max(1)),
         }
@@ -132,7 +127,7 @@ impl PackageInstaller {
 
         loop {
             if let Some(held) = self.cache.try_hold(&key).map_err(failed)? {
-                return Ok(PackageLease { source: self.source.join(&key), held });
+                return Ok(PackageLease { source: self.source.join(&key), _held: held });
             }
 
             // The lock is polled: nothing notifies us when another process releases it, and waiting
@@ -188,7 +183,7 @@ impl PackageInstaller {
 
         let cache = Arc::clone(&self.cache);
         let key = key.to_owned();
-        let is_foreign = self.launcher.become_id().is_some();
+        let is_foreign = self.launcher.become_id.is_some();
 
         // Walks over thousands of files.
         let published = tokio::task::spawn_blocking(move || {
@@ -237,7 +232,7 @@ impl PackageInstaller {
         for name in [installer::TREE, installer::SCRATCH] {
             fs::create_dir(staging.path.join(name))?;
         }
-        if let Some(id) = self.launcher.become_id() {
+        if let Some(id) = self.launcher.become_id {
             cache::change_owner(&staging.path, id)?;
         }
         Ok(staging)

@@ -100,9 +100,6 @@ pub enum Unavailable {
         /// What was found in its place.
         found: String,
     },
-    /// Running without a sandbox was not allowed.
-    #[error("running scripts without a sandbox needs the setting `allow_unsandboxed_scripts`")]
-    BareNotAllowed,
 }
 
 impl From<io::Error> for Unavailable {

@@ -8,17 +8,24 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use toolbus_scripts::supervisor::Place;
+use toolbus_scripts::supervisor::seccomp::Network;
+
+use crate::cgroup::ControlGroup;
 use crate::config::Limits;
 use crate::interpreter::{self, Interpreter};
 
 /// Where the packages of a run are mounted.
-pub(crate) const PACKAGES: &str = "/packages";
+const PACKAGES: &str = "/packages";
 /// Where a script starts, and its home.
 pub(crate) const WORK: &str = "/work";
-/// The file systems that a script may write, below its root.
-pub(crate) const WRITABLE: [&str; 3] = ["dev/shm", "tmp", "work"];
+/// The file systems that a script may write.
+const WRITABLE: [&str; 3] = ["/dev/shm", "/tmp", WORK];
 /// The user and the group of scripts, as they see themselves.
-pub(crate) const SCRIPT_ID: u32 = 65534;
+const SCRIPT_ID: u32 = 65534;
+/// The largest piece of shared memory without a file that a script can make, where memory is
+/// sampled; the supervisor counts each piece as that large.
+const SHARED_MAPPING_BYTES_MAX: u64 = 4 << 20;
 
 /// Folders of the root that are links into `/usr` on merged systems, and real elsewhere.
 const USR_LINKS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -57,22 +64,27 @@ impl BwrapOptions {
     }
 }
 
-/// The base options of every script.
-pub(crate) fn script_base(trees: &[HostTree], limits: &Limits) -> BwrapOptions {
-    let mut options = common_options(limits);
-    options.tmpfs(limits.work_bytes, WORK).bind_trees(trees);
-    options
+/// The sandbox, as its supervisor has to know it. Control groups count all of a piece of shared
+/// memory, whatever shows of it; where memory is sampled its size has to be bounded.
+pub(crate) fn place(network: Network, is_sampled: bool) -> Place<'static> {
+    Place {
+        work: WORK,
+        temporary: "/tmp",
+        writable: &WRITABLE,
+        outlives_input: false,
+        network,
+        shared_bytes_max: is_sampled.then_some(SHARED_MAPPING_BYTES_MAX),
+    }
 }
 
-/// The base options of every installer, which include the network.
-pub(crate) fn installer_base(trees: &[HostTree], limits: &Limits) -> BwrapOptions {
-    let mut options = common_options(limits);
-    options.push([&"--share-net"]).bind_trees(trees);
-    options
-}
-
-/// The namespaces and file systems common to scripts and installers.
-fn common_options(limits: &Limits) -> BwrapOptions {
+/// The options that every sandbox of a kind has: namespaces, file systems, and the trees of the
+/// host.
+pub(crate) fn base_options(
+    network: Network,
+    interpreter: &Interpreter,
+    trees: &[HostTree],
+    limits: &Limits,
+) -> BwrapOptions {
     let id = SCRIPT_ID.to_string();
     let mut options = BwrapOptions::default();
 
@@ -102,14 +114,32 @@ fn common_options(limits: &Limits) -> BwrapOptions {
         .push([&"--dev-bind", &"/dev/full", &"/dev/zero"])
         .tmpfs(limits.shm_bytes, "/dev/shm")
         .push([&"--remount-ro", &"/dev"])
-        .tmpfs(limits.tmp_bytes, "/tmp");
+        .tmpfs(limits.tmp_bytes, "/tmp")
+        .tmpfs(limits.work_bytes, WORK)
+        // Of the supervisor; that of scripts it sets itself.
+        .push([&"--setenv", &"PATH", &interpreter::search_path(interpreter)])
+        .push([&"--setenv", &"LANG", &"C.UTF-8", &"--setenv", &"MALLOC_ARENA_MAX", &"1"])
+        .bind_trees(trees);
+
+    if network == Network::Allowed {
+        options.push([&"--share-net"]);
+    }
 
     options
 }
 
-/// The options of one script: the base and its packages.
-pub(crate) fn script_options(base: &BwrapOptions, packages: Option<&Path>) -> BwrapOptions {
+/// The options of one script: the base, its packages, and its control group, where its supervisor
+/// finds it as in a container.
+pub(crate) fn script_options(
+    base: &BwrapOptions,
+    packages: Option<&Path>,
+    group: Option<&ControlGroup>,
+) -> BwrapOptions {
     let mut options = base.clone();
+    if let Some(group) = group {
+        let (folder, place) = group.accounts();
+        options.push([&"--ro-bind", &folder, &place]);
+    }
     if let Some(packages) = packages {
         options.push([&"--ro-bind", &packages, &PACKAGES]);
     }
@@ -128,31 +158,6 @@ pub(crate) fn installer_options(base: &BwrapOptions, target: &HostTree) -> Bwrap
         &target.path,
     ]);
     options
-}
-
-/// The environment of a script, but for its input, which is set inside the interpreter.
-pub(crate) fn script_environment(
-    interpreter: &Interpreter,
-    packages: Option<&Path>,
-) -> Vec<(&'static str, OsString)> {
-    let mut environment: Vec<(&'static str, OsString)> = vec![
-        ("PATH", interpreter::search_path(interpreter)),
-        ("HOME", WORK.into()),
-        ("TMPDIR", "/tmp".into()),
-        ("LANG", "C.UTF-8".into()),
-        ("USER", "sandbox".into()),
-        ("PYTHONDONTWRITEBYTECODE", "1".into()),
-        // Both reserve address space for every processor there is.
-        ("MALLOC_ARENA_MAX", "1".into()),
-        ("OPENBLAS_NUM_THREADS", "1".into()),
-    ];
-
-    if let Some(packages) = packages {
-        // For children; the interpreter itself is told by the bootstrap.
-        environment.push(("PYTHONPATH", packages.into()));
-    }
-
-    environment
 }
 
 #[cfg(test)]

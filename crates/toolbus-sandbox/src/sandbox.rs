@@ -6,19 +6,16 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script};
+use toolbus_scripts::supervisor::seccomp::Network;
 
-use crate::c_string::c_string;
+use crate::bubblewrap::Launcher;
 use crate::cgroup::CgroupHierarchy;
 use crate::config::{Config, MemoryAccounting};
 use crate::engine::{EngineDeps, ScriptEngine};
-use crate::init;
 use crate::interpreter::Interpreter;
-use crate::launch::{Isolation, Launcher};
-use crate::memory_limit::SHARED_MAPPING_BYTES_MAX;
 use crate::packages::{InstallerEnv, InstallerSettings, PackageCache, PackageInstaller};
 use crate::probe::{self, Unavailable};
 use crate::recipe::{self, HostTree};
-use crate::seccomp::{self, Network};
 use crate::spawn::ProcessSpawner;
 use crate::staging;
 
@@ -42,47 +39,46 @@ impl Sandbox {
         let bwrap = probe::find_bwrap(config.bwrap.as_deref()).await?;
         let interpreter = Arc::new(Interpreter::find(config.python.as_deref()).await?);
         let settings = InstallerSettings::detect_installer(&interpreter);
-        let become_id = is_root().then_some(config.unprivileged_id);
+        let become_id = rustix::process::geteuid().is_root().then_some(config.unprivileged_id);
         let cache = open_cache(&config, become_id)?;
         let plan = HostTrees::plan(&config, &interpreter, &settings, cache.as_ref());
         let spawner = plan.start_spawner(become_id).await?;
-        let isolation = Isolation::Bubblewrap { bwrap: c_string(&bwrap)?, become_id };
-        let launcher = Arc::new(Launcher::new(spawner, isolation)?);
+        let launcher = Arc::new(Launcher {
+            spawner,
+            bwrap,
+            become_id,
+            interpreter: interpreter.bootstrap_command(),
+        });
 
         let hierarchy = match config.memory_accounting {
             MemoryAccounting::Automatic => CgroupHierarchy::find_writable(&config.limits),
             MemoryAccounting::Sampled => None,
         };
-        let filter = |network, shared_bytes_max| {
-            let program = seccomp::filter_program(network, shared_bytes_max)
-                .map_err(std::io::Error::other)?;
-            init::sealed_file(c"toolbus-filter", &program)
+        let base = |network, trees: &[HostTree]| {
+            let trees = plan.staged_trees(trees, become_id);
+            recipe::base_options(network, &interpreter, &trees, &config.limits)
         };
 
-        let scripts = plan.staged_trees(&plan.scripts, become_id);
         let packages = match cache {
             None => None,
             Some(cache) => {
+                let program = recipe::place(Network::Allowed, true).program();
                 let with = InstallerEnv {
                     launcher: Arc::clone(&launcher),
                     interpreter: Arc::clone(&interpreter),
                     settings,
-                    base: recipe::installer_base(
-                        &plan.staged_trees(&plan.installers, become_id),
-                        &config.limits,
-                    ),
-                    filter: Some(filter(Network::Allowed, Some(SHARED_MAPPING_BYTES_MAX))?),
+                    base: base(Network::Allowed, &plan.installers),
+                    program: interpreter.compile(&program).await?,
                     source: plan.bind_source(cache.directory(), become_id),
                 };
                 Some(PackageInstaller::new(cache, &config, with))
             }
         };
 
-        let base = recipe::script_base(&scripts, &config.limits);
-        // The kernel's account has all of a piece, whatever shows of it.
-        let shared_bytes_max = hierarchy.is_none().then_some(SHARED_MAPPING_BYTES_MAX);
-        let filter = Some(filter(Network::Denied, shared_bytes_max)?);
-        let deps = EngineDeps { config, launcher, interpreter, base, filter, packages, hierarchy };
+        let base = base(Network::Denied, &plan.scripts);
+        let program = recipe::place(Network::Denied, hierarchy.is_none()).program();
+        let program = interpreter.compile(&program).await?;
+        let deps = EngineDeps { config, launcher, base, program, packages, hierarchy };
         let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)) };
 
         let (script, run) = probe::canary_script();
@@ -206,10 +202,4 @@ fn open_cache(
         name: "packages.directory",
         reason: format!("{}: {error}", directory.display()),
     })
-}
-
-#[allow(unsafe_code)]
-fn is_root() -> bool {
-    // SAFETY: takes no pointers and cannot fail.
-    unsafe { libc::geteuid() == 0 }
 }

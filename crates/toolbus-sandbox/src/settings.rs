@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use toolbus_config::{ByteSize, Mistakes, TimeSpan};
 use toolbus_scripts::{Runner, ScriptAllowance};
 
-use crate::{Bare, Config, Limits, PackagesConfig, Sandbox, Unavailable};
+use crate::{Config, Limits, PackagesConfig, Sandbox, Unavailable};
 
 /// How scripts run on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,9 +34,6 @@ pub struct ScriptsSettings {
     pub packages_directory: Option<PathBuf>,
     /// How long installing packages may take.
     pub packages_timeout: TimeSpan,
-    /// Runs scripts WITHOUT ANY PROTECTION: they read this user's files, reach the network and
-    /// see other processes. Only for a machine that is itself thrown away afterwards.
-    pub allow_unsandboxed_scripts: bool,
 }
 
 impl Default for ScriptsSettings {
@@ -49,7 +46,6 @@ impl Default for ScriptsSettings {
             bwrap: None,
             packages_directory: None,
             packages_timeout: TimeSpan::seconds(110),
-            allow_unsandboxed_scripts: false,
         }
     }
 }
@@ -77,12 +73,6 @@ impl ScriptsSettings {
     /// # Errors
     /// When it does not work here. There is no other runner in its stead.
     pub async fn runner(&self) -> Result<Arc<dyn Runner>, Unavailable> {
-        if self.allow_unsandboxed_scripts {
-            tracing::warn!(
-                "scripts run WITHOUT a sandbox because allow_unsandboxed_scripts is set"
-            );
-            return Ok(Arc::new(Bare::probe(self.config()).await?));
-        }
         let sandbox = Sandbox::probe(self.config()).await?;
         tracing::info!(memory = sandbox.memory_accounting(), "scripts run in the local sandbox");
         Ok(Arc::new(sandbox))
@@ -103,7 +93,6 @@ impl ScriptsSettings {
                 ..limits
             },
             max_concurrent: usize::from(self.max_concurrent.get()),
-            allow_unsandboxed_scripts: self.allow_unsandboxed_scripts,
             packages: PackagesConfig {
                 directory: self.packages_directory.clone().or(defaults.directory.clone()),
                 install_timeout: self.packages_timeout.duration(),

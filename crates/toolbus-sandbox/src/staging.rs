@@ -5,15 +5,15 @@
 //! But root's own interpreter and cache are often below `/root`. So the spawning thread takes a
 //! mount namespace of its own and binds those trees where anybody may go. Nobody else sees that.
 
-use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::ptr;
 
-use crate::c_string::c_string;
+use rustix::fs::OFlags;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Where the trees are bound: a folder that exists everywhere, hidden by a file system of our own
 /// in that one namespace.
@@ -27,29 +27,24 @@ pub(crate) fn staged_path(index: usize) -> PathBuf {
 /// Gives the calling thread, and the processes that it will start, a mount namespace in which
 /// `trees` can be reached under [`staged_path`].
 pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
+    let named = |what: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("{}: {error}", what.display()))
+    };
+
     unshare_mounts()?;
-    mount_at(None, c"/", None, libc::MS_REC | libc::MS_SLAVE, None)?;
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
 
     // Opened first, since one of them may be below the place.
-    let opened = trees
-        .iter()
-        .map(|tree| {
-            OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(tree).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", tree.display()))
-            })
-        })
-        .collect::<io::Result<Vec<File>>>()?;
+    let open = |tree: &PathBuf| {
+        let flags = OFlags::PATH.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(tree);
+        opened.map_err(|error| named(tree, error))
+    };
+    let opened = trees.iter().map(open).collect::<io::Result<Vec<File>>>()?;
 
-    let place = c_string(STAGING_MOUNT)?;
-    let options = c"mode=0755,size=1m";
-
-    mount_at(
-        Some(c"tmpfs"),
-        &place,
-        Some(c"tmpfs"),
-        libc::MS_NOSUID | libc::MS_NODEV,
-        Some(options),
-    )?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", STAGING_MOUNT, "tmpfs", flags, c"mode=0755,size=1m")
+        .map_err(|error| named(Path::new(STAGING_MOUNT), error.into()))?;
 
     for (index, tree) in opened.iter().enumerate() {
         let target = staged_path(index);
@@ -58,8 +53,8 @@ pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
         } else {
             File::create(&target)?;
         }
-        let from = c_string(format!("/proc/self/fd/{}", tree.as_raw_fd()))?;
-        mount_at(Some(&from), &c_string(&target)?, None, libc::MS_BIND | libc::MS_REC, None)?;
+        let source = format!("/proc/self/fd/{}", tree.as_raw_fd());
+        mount_bind_recursive(source, &target).map_err(|error| named(&target, error.into()))?;
     }
 
     Ok(())
@@ -67,35 +62,6 @@ pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
 
 #[allow(unsafe_code)]
 fn unshare_mounts() -> io::Result<()> {
-    // SAFETY: takes no pointers; it changes only the calling thread.
-    match unsafe { libc::unshare(libc::CLONE_NEWNS) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-#[allow(unsafe_code)]
-fn mount_at(
-    source: Option<&CStr>,
-    target: &CStr,
-    kind: Option<&CStr>,
-    flags: libc::c_ulong,
-    options: Option<&CStr>,
-) -> io::Result<()> {
-    let pointer = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
-
-    // SAFETY: every pointer is null or to a string that ends with a zero byte.
-    let answer = unsafe {
-        libc::mount(pointer(source), target.as_ptr(), pointer(kind), flags, pointer(options).cast())
-    };
-    match answer {
-        0 => Ok(()),
-        _ => {
-            let error = io::Error::last_os_error();
-            Err(io::Error::new(
-                error.kind(),
-                format!("cannot mount {}: {error}", target.to_string_lossy()),
-            ))
-        }
-    }
+    // SAFETY: it changes the calling thread alone, whose descriptors stay shared with the others.
+    Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?)
 }

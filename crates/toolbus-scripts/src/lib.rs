@@ -14,15 +14,11 @@ pub mod packages;
 mod response;
 pub mod runner;
 mod service;
-mod texts;
+#[cfg(feature = "supervisor")]
+pub mod supervisor;
 pub mod tool;
 
 pub use allowance::ScriptAllowance;
 pub use fair_runner::FairRunner;
 pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{LARGE_REQUESTS_BYTES, Unavailable, WorkerOptions, serve};
-pub use texts::Texts;
-
-/// The Python function `run_script(source, started)`, with which every runner's interpreter becomes
-/// the script, so that a script sees and tells the same wherever it runs.
-pub const RUN_SCRIPT: &str = include_str!("run_script.py");

@@ -59,8 +59,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.add(row("`python3 -I -S -c`", without_site));
     report.note(format!(
         "Scripts: `execute_python_script` of `{SCRIPT}`, from the gates of the caller over the bus \
-         in memory to the sandbox (memory bounded by {memory}) and back, with everything cleaned \
-         up. The peer is the same interpreter, started as a child, its output read; with `-S` it \
+         in memory to the sandbox (memory bounded by {memory}) and back; what is left of a sandbox \
+         is cleaned up while the next one starts. The peer is the same interpreter, started as a child, its output read; with `-S` it \
          does not run what is installed beside it at its start, as in the sandbox. {ROUNDS} \
          rounds, in turns, of {SCRIPTS}."
     ));

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::pod_spec::GROUP_ID;
-use crate::protocol;
+use crate::program::PROGRAM_WITH_NETWORK;
 use crate::settings::KubernetesSettings;
 
 /// The value of the label `app` of packages pods, by which a policy selects them.
@@ -38,7 +38,7 @@ pub(super) fn describe_installer(mut pod: Pod, settings: &KubernetesSettings) ->
     container.image = Some(installer_image(settings).to_owned());
 
     if let Some(program) = container.command.as_mut().and_then(|command| command.last_mut()) {
-        program.clone_from(&protocol::PROGRAM_WITH_NETWORK);
+        program.clone_from(&PROGRAM_WITH_NETWORK);
     }
 
     let limits = container.resources.get_or_insert_default().limits.get_or_insert_default();

@@ -24,16 +24,9 @@ fn an_interpreter_of_the_system_needs_nothing_more() {
 
     let found = found.expect("an interpreter");
     assert_eq!(found.trees, Vec::<PathBuf>::new());
-    assert_eq!(
-        found.bootstrap_settings(None),
-        b"/usr\0/usr\0/usr\0/usr\0/usr/lib/python3.11",
-        "home is not shown"
-    );
-
-    assert_eq!(
-        found.bootstrap_settings(Some("/p".as_ref())),
-        b"/usr\0/usr\0/usr\0/usr\0/p\0/usr/lib/python3.11"
-    );
+    let command = found.bootstrap_command();
+    assert_eq!(command[..5], ["/usr/bin/python3", "-I", "-S", "-B", "-c"]);
+    assert_eq!(command[6..], ["/usr", "/usr", "/usr", "/usr", "/usr/lib/python3.11"]);
 
     assert_eq!(search_path(&found), "/usr/local/bin:/usr/bin:/bin");
 }
@@ -100,4 +93,34 @@ async fn a_prefix_with_secrets_in_it_is_refused() {
         .expect("set");
     let refused = Interpreter::find(Some(&fake)).await.expect_err("the prefix is the root");
     assert!(refused.to_string().contains("must not see"), "{refused}");
+}
+
+/// What was compiled by one interpreter is not run by another.
+#[tokio::test]
+async fn a_program_runs_in_the_interpreter_that_compiled_it() {
+    let here = Interpreter::find(None).await.expect("an interpreter");
+    let program = here.compile("import sys\nprint(len(sys.argv), sys.path[-1])").await;
+    let program = program.expect("a program");
+    let run = |program: &[u8]| {
+        let [python, arguments @ ..] = &here.bootstrap_command()[..] else { panic!("no command") };
+        let mut child = std::process::Command::new(python)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), program).expect("sent");
+        child.wait_with_output().expect("it ends")
+    };
+
+    let last = here.places.last().expect("a module path").display();
+    let expected = format!("{} {last}\n", here.places.len() + 1);
+    assert_eq!(String::from_utf8_lossy(&run(&program).stdout), expected);
+
+    let mut foreign = program;
+    foreign[4] ^= 1;
+    let said = run(&foreign);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("another one"), "{said:?}");
 }

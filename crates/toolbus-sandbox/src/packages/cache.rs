@@ -29,9 +29,6 @@ pub(crate) struct PackageCache {
 /// A cached set that is not evicted while this is held.
 #[derive(Debug)]
 pub(crate) struct CachedSet {
-    /// Its folder.
-    pub(crate) tree: PathBuf,
-    /// Keeps the lock.
     _lock: FileLock,
 }
 
@@ -95,7 +92,7 @@ impl PackageCache {
         }
 
         lock.set_modified(SystemTime::now())?;
-        Ok(Some(CachedSet { tree, _lock: lock }))
+        Ok(Some(CachedSet { _lock: lock }))
     }
 
     /// Takes the exclusive lock to install or remove the set under this key; `None` while another

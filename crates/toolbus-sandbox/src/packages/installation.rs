@@ -7,17 +7,13 @@ use std::time::Duration;
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::packages::{self, Requirements};
-use toolbus_scripts::runner::Error;
+use toolbus_scripts::runner::{Error, Script};
 
 use super::{InstallDeadline, PackageInstaller, cache, installer};
+use crate::bubblewrap::LaunchSpec;
 use crate::config::Limits;
-use crate::kernel_objects::KernelObjectWatch;
-use crate::launch::{LaunchSpec, LaunchedProgram};
-use crate::memory_limit::{MemoryGuard, MemorySampler};
-use crate::recipe::{self, BwrapOptions, HostTree};
-use crate::rlimits;
-use crate::script;
-use crate::supervise::{RunOrder, supervise};
+use crate::recipe::{self, HostTree};
+use crate::run::{self, ScriptRun};
 
 /// Memory limit of installers, which hold the index in memory.
 const INSTALLER_MEMORY_BYTES: u64 = 1 << 30;
@@ -42,101 +38,75 @@ impl PackageInstaller {
         cancelled: &CancellationToken,
     ) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
-        let limits = Limits {
-            memory_bytes: INSTALLER_MEMORY_BYTES,
-            file_bytes: self.config.packages.set_bytes,
-            ..self.config.limits.clone()
-        };
-
-        let timeout = limit.end.saturating_duration_since(Instant::now());
-        let mut launched =
-            self.launch_installer(staging, &limits, timeout).await.map_err(failed)?;
-
-        launched.open_gate();
-
-        let subject = self.launcher.subject(launched.processes.first_pid());
-        let target = self.installer_target(staging);
-        let command = self.settings.install_command(&self.interpreter, target, requirements.iter());
-        let variables = &self.settings.variables;
-        let variables: Vec<String> =
-            variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let input =
-            [command.join(UNIT_SEPARATOR), variables.join(UNIT_SEPARATOR)].join(RECORD_SEPARATOR);
         let too_large = cancelled.child_token();
+        let name = staging.file_name().unwrap_or_default();
+        let target = HostTree { path: installer::TARGET.into(), source: self.source.join(name) };
+        let limits =
+            Limits { file_bytes: self.config.packages.set_bytes, ..self.config.limits.clone() };
+        let script = self.install_script(requirements, limit);
 
-        let order = RunOrder {
-            request: script::bootstrap_request(&self.interpreter, None, EXECUTE, &input, None),
-            work_folder: None,
-            timeout,
-            start_timeout: self.config.start_timeout,
-            cancelled: too_large.clone(),
+        let order = ScriptRun {
+            spec: LaunchSpec {
+                options: recipe::installer_options(&self.base, &target),
+                program: &self.program,
+                group: None,
+                by: Instant::now() + self.config.start_timeout,
+                cancelled: &too_large,
+            },
+            limits: run::script_limits(&limits, script.timeout, INSTALLER_MEMORY_BYTES),
+            script: &script,
             live: None,
-            objects: KernelObjectWatch::new(subject.clone(), &limits),
-            guard: MemoryGuard::Sampled(MemorySampler::new(subject, limits.memory_bytes)),
         };
 
-        let mut run = Box::pin(supervise(launched, order));
         let mut ticks = time::interval(SIZE_CHECK_INTERVAL);
+        let mut sandbox = None;
+        let outcome = {
+            let mut running = Box::pin(run::run_script(&self.launcher, order, &mut sandbox));
+            loop {
+                tokio::select! {
+                    outcome = &mut running => break outcome,
+                    _ = ticks.tick() => {}
+                }
 
-        loop {
-            tokio::select! {
-                outcome = &mut run => return packages::check_installed(&outcome?, limit.duration()),
-                _ = ticks.tick() => {}
+                let folder = staging.to_path_buf();
+                let looked = tokio::task::spawn_blocking(move || cache::disk_usage(&folder)).await;
+                let bytes =
+                    looked.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)?;
+                if bytes > self.config.packages.set_bytes {
+                    too_large.cancel();
+                }
             }
-
-            let folder = staging.to_path_buf();
-            let looked = tokio::task::spawn_blocking(move || cache::disk_usage(&folder)).await;
-            let bytes =
-                looked.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)?;
-
-            if bytes > self.config.packages.set_bytes && !too_large.is_cancelled() {
-                too_large.cancel();
-                // The outcome says only that it was cancelled.
-                let _ = run.await;
-                let limit = self.config.packages.set_bytes;
-                return Err(Error::Packages(format!("the packages take more than {limit} bytes")));
-            }
-        }
-    }
-
-    async fn launch_installer(
-        &self,
-        staging: &Path,
-        limits: &Limits,
-        timeout: Duration,
-    ) -> io::Result<LaunchedProgram> {
-        let is_bare = self.launcher.is_bare();
-        let mut environment = recipe::script_environment(&self.interpreter, None);
-        let target = self.installer_target(staging);
-        let scratch = target.join(installer::SCRATCH);
-
-        environment.retain(|(name, _)| *name != "TMPDIR");
-        environment.push(("TMPDIR", scratch.into()));
-
-        let mut options = BwrapOptions::default();
-
-        if !is_bare {
-            let name = staging.file_name().unwrap_or_default();
-            let source = HostTree { path: target.to_path_buf(), source: self.source.join(name) };
-            options = recipe::installer_options(&self.base, &source);
-        }
-
-        let launch = LaunchSpec {
-            options,
-            filter: self.filter.as_ref(),
-            environment,
-            command: script::interpreter_command(&self.interpreter)?,
-            processes_max: if is_bare { 0 } else { limits.processes },
-            limits: rlimits::rlimits_of_script(limits, timeout),
-            directory: staging,
-            group: None,
         };
 
-        self.launcher.launch(launch).await
+        // Nothing changes the tree any more.
+        if let Some(sandbox) = &mut sandbox {
+            sandbox.end().await.map_err(failed)?;
+        }
+        // The outcome says only that it was cancelled.
+        if too_large.is_cancelled() && !cancelled.is_cancelled() {
+            let limit = self.config.packages.set_bytes;
+            return Err(Error::Packages(format!("the packages take more than {limit} bytes")));
+        }
+
+        packages::check_installed(&outcome?, limit.duration())
     }
 
-    /// Path of the staging folder as the installer sees it.
-    fn installer_target<'a>(&self, staging: &'a Path) -> &'a Path {
-        if self.launcher.is_bare() { staging } else { Path::new(installer::TARGET) }
+    /// The script that becomes the installer.
+    fn install_script(&self, requirements: &Requirements, limit: InstallDeadline) -> Script {
+        let target = Path::new(installer::TARGET);
+        let command = self.settings.install_command(&self.interpreter, target, requirements.iter());
+        let scratch = format!("{}/{}", installer::TARGET, installer::SCRATCH);
+        let variables = self.settings.variables.iter();
+        let variables = variables.map(|(name, value)| format!("{name}={value}"));
+        let variables: Vec<String> = variables.chain([format!("TMPDIR={scratch}")]).collect();
+
+        Script {
+            source: EXECUTE.to_owned(),
+            input: [command.join(UNIT_SEPARATOR), variables.join(UNIT_SEPARATOR)]
+                .join(RECORD_SEPARATOR),
+            timeout: limit.end.saturating_duration_since(Instant::now()),
+            packages: Vec::new(),
+            files: Vec::new(),
+        }
     }
 }

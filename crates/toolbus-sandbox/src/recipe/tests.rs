@@ -10,8 +10,15 @@ fn position(options: &BwrapOptions, wanted: &[&str]) -> usize {
 #[test]
 fn nothing_is_mounted_after_the_root_became_read_only() {
     let tree = HostTree { path: "/opt/py".into(), source: "/tmp/0".into() };
-    let base = script_base(&[tree], &Limits::default());
-    let options = script_options(&base, Some("/cache/key".as_ref()));
+    let interpreter = Interpreter {
+        executable: "/opt/py/bin/python3".into(),
+        version: String::new(),
+        binary_interface: String::new(),
+        trees: Vec::new(),
+        places: Vec::new(),
+    };
+    let base = base_options(Network::Denied, &interpreter, &[tree], &Limits::default());
+    let options = script_options(&base, Some("/cache/key".as_ref()), None);
     let last = position(&options, &["--remount-ro", "/", "--chdir", "/work"]);
     let shm = position(&options, &["--size", "16777216", "--tmpfs", "/dev/shm"]);
     let devices = position(&options, &["--remount-ro", "/dev"]);
@@ -27,7 +34,6 @@ fn nothing_is_mounted_after_the_root_became_read_only() {
     }
 
     for place in WRITABLE {
-        let place = format!("/{place}");
         let mount =
             options.0.windows(4).find(|window| window[2] == "--tmpfs" && window[3] == *place);
         assert!(mount.is_some_and(|window| window[0] == "--size"), "{place} has no size");

@@ -1,9 +1,3 @@
-//! Files that scripts are given and leave, in the sandbox and without one.
+//! Files that scripts are given and leave.
 
-mod sandboxed {
-    toolbus_scripts::file_tests!(crate::support::sandbox().await);
-}
-
-mod bare {
-    toolbus_scripts::file_tests!(Some(crate::bare::bare().await));
-}
+toolbus_scripts::file_tests!(crate::support::sandbox().await);

@@ -63,6 +63,7 @@ async fn count() {
         run(&sandbox, source).await;
     }
 
+    sandbox.idle().await;
     let before = (descriptors(), children(), leftovers());
 
     for round in 0..50 {
@@ -87,6 +88,7 @@ async fn count() {
 
     // The kernel may keep a group for a moment; the next run removes it.
     run(&sandbox, "print(1)").await;
+    sandbox.idle().await;
     assert_eq!((descriptors(), children(), leftovers()), before);
 }
 
@@ -100,10 +102,7 @@ fn leftovers() -> Vec<String> {
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(&ours)
-                || name.starts_with("toolbus-bare")
-                || name.starts_with(".bubblewrap")
-            {
+            if name.starts_with(&ours) || name.starts_with(".bubblewrap") {
                 found.push(entry.path().display().to_string());
             } else if folder.starts_with("/sys")
                 && entry.file_type().is_ok_and(|kind| kind.is_dir())

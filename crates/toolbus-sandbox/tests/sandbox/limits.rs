@@ -1,8 +1,9 @@
 //! How much a script is given, where this runner promises more than every runner does.
 
+use toolbus_sandbox::{Config, MemoryAccounting};
 use toolbus_scripts::runner::Ending;
 
-use crate::support::{check, sandbox};
+use crate::support::{check, config, probe, sandbox};
 
 #[tokio::test]
 async fn every_writable_place_has_its_size() {
@@ -21,4 +22,17 @@ async fn the_limits_of_the_kernel_have_no_way_up() {
                   try: resource.setrlimit(limit, (hard + 1, hard + 1))\n    \
                   except ValueError: continue\n    print(name, 'was raised')";
     check(&sandbox, source, "", Ending::Exited(0)).await;
+}
+
+/// Where memory is sampled, by a supervisor that has no right to look into just any process.
+#[tokio::test]
+async fn what_does_not_let_itself_be_looked_at_is_over_the_limit() {
+    let sampled = Config { memory_accounting: MemoryAccounting::Sampled, ..config() };
+    let Some(sandbox) = probe(sampled).await else { return };
+    let by_call = "import ctypes, time\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\ntime.sleep(60)";
+    check(&sandbox, by_call, "", Ending::OutOfMemory).await;
+
+    let by_mode = "import os, shutil\nshutil.copy('/bin/sleep', 'sleep')\nos.chmod('sleep', 0o111)\n\
+                   os.execv('sleep', ['sleep', '60'])";
+    check(&sandbox, by_mode, "", Ending::OutOfMemory).await;
 }

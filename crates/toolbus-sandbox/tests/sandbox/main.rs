@@ -1,9 +1,8 @@
-//! The runners against the real bubblewrap, kernel and interpreter.
+//! The runner against the real bubblewrap, kernel and interpreter.
 //!
 //! Without them the tests are skipped, or fail when `TOOLBUS_REQUIRE_REAL=1` says that they must
 //! not be.
 
-mod bare;
 mod conformance;
 mod files;
 mod life;

@@ -30,7 +30,7 @@ fn a_set_is_there_once_it_is_published() {
     assert!(cache.try_hold("one").expect("no error").is_none());
     install(&cache, "one", 1, 0);
     let held = cache.try_hold("one").expect("no error").expect("it is there");
-    assert!(held.tree.join("content").is_file());
+    assert!(cache.directory().join("one/content").is_file());
     assert!(cache.try_claim("one").expect("no error").is_none(), "it is in use");
     assert!(cache.try_hold("one").expect("no error").is_some(), "by several");
     drop(held);
@@ -108,7 +108,10 @@ fn there_is_no_room_while_sets_in_use_take_it_up() {
     let used = ["one", "two"].map(|key| cache.try_hold(key).expect("no error").expect("a set"));
 
     assert!(!cache.make_room().expect("no error"));
-    assert!(used.iter().all(|set| set.tree.is_dir()), "sets in use stay");
+    assert!(
+        ["one", "two"].iter().all(|key| cache.directory().join(key).is_dir()),
+        "sets in use stay"
+    );
     drop(used);
     assert!(cache.make_room().expect("no error"));
 }

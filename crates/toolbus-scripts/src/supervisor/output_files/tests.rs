@@ -1,8 +1,7 @@
 //! Files out of headers and pieces.
 
-use toolbus_scripts::files::FILES_BYTES_MAX;
-
 use super::*;
+use crate::files::FILES_BYTES_MAX;
 
 #[test]
 fn files_are_put_together_and_what_is_not_whole_is_told() {

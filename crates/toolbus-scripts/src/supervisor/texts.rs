@@ -9,7 +9,7 @@ use std::mem;
 use crate::runner::{Captured, LiveOutput, OUTPUT_BYTES_MAX, Stream};
 
 /// Both streams of one script, and the two merged in the order of arrival.
-pub struct Texts {
+pub(super) struct Texts {
     stdout: StreamText,
     stderr: StreamText,
     merged: BoundedText,
@@ -24,8 +24,7 @@ struct StreamText {
 
 impl Texts {
     /// Starts without output; `live` receives everything that is kept.
-    #[must_use]
-    pub fn new(live: Option<LiveOutput>) -> Self {
+    pub(super) fn new(live: Option<LiveOutput>) -> Self {
         Self {
             stdout: StreamText::default(),
             stderr: StreamText::default(),
@@ -35,7 +34,7 @@ impl Texts {
     }
 
     /// Takes the next bytes of a stream.
-    pub fn accept(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn accept(&mut self, stream: Stream, bytes: &[u8]) {
         let channel = match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
@@ -48,8 +47,7 @@ impl Texts {
     }
 
     /// The texts: merged, stdout, stderr.
-    #[must_use]
-    pub fn finish(mut self) -> (Captured, Captured, Captured) {
+    pub(super) fn finish(mut self) -> (Captured, Captured, Captured) {
         let rest = self.stdout.decoder.finish();
         self.publish(Stream::Stdout, rest);
         let rest = self.stderr.decoder.finish();

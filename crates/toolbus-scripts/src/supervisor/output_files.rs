@@ -1,20 +1,20 @@
-//! The output files of a script, as its pod reports them: a header, then pieces.
+//! The output files of a script, as its supervisor reports them: a header, then pieces.
 //!
-//! Invariant: what is held is bounded by the collector, whatever a pod says; a file of which
+//! Invariant: what is held is bounded by the collector, whatever is reported; a file of which
 //! something is missing does not come back.
 
-use toolbus_scripts::files::{Collector, FileName, Produced};
+use crate::files::{Collector, FileName, Produced};
 
 /// Puts output files together.
 #[derive(Debug, Default)]
-pub(crate) struct FileReceiver {
+pub(super) struct FileReceiver {
     collector: Collector,
     open: Option<(FileName, u64, Vec<u8>)>,
 }
 
 impl FileReceiver {
     /// Begins a file of this name and size, unless it is one that does not come back.
-    pub(crate) fn begin_file(&mut self, name: &[u8], bytes: u64) {
+    pub(super) fn begin_file(&mut self, name: &[u8], bytes: u64) {
         self.finish_open();
         match std::str::from_utf8(name) {
             Ok(text) => {
@@ -26,7 +26,7 @@ impl FileReceiver {
     }
 
     /// Appends the next piece of the open file.
-    pub(crate) fn append_piece(&mut self, piece: &[u8]) {
+    pub(super) fn append_piece(&mut self, piece: &[u8]) {
         // What goes beyond the size that was admitted has no room set aside.
         if let Some((_, bytes, content)) = &mut self.open
             && (content.len() + piece.len()) as u64 <= *bytes
@@ -36,12 +36,12 @@ impl FileReceiver {
     }
 
     /// Records a file that does not come back.
-    pub(crate) fn omit_file(&mut self, name: &[u8], reason: &[u8]) {
+    pub(super) fn omit_file(&mut self, name: &[u8], reason: &[u8]) {
         self.collector.refuse(&String::from_utf8_lossy(name), &String::from_utf8_lossy(reason));
     }
 
     /// Ends the last file and returns all of them.
-    pub(crate) fn finish(mut self) -> Produced {
+    pub(super) fn finish(mut self) -> Produced {
         self.finish_open();
         self.collector.finish()
     }

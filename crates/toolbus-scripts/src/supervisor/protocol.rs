@@ -1,106 +1,103 @@
-//! The protocol between the manager and the first process of a pod.
+//! The protocol between a runner and the supervisor of a script.
 //!
 //! The other half is `supervisor.py`, which describes both directions. Invariants: a line that does
-//! not begin with the nonce of its pod is ignored; a gap in the numbers means that output was lost
-//! on the way, and is an error, never skipped.
+//! not begin with the nonce of its supervisor is ignored; a gap in the numbers means that output
+//! was lost on the way, and is an error, never skipped.
 
-use std::io::Read as _;
-use std::iter;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::read::ZlibEncoder;
 use serde::{Deserialize, Serialize};
-use toolbus_scripts::files::File;
-use toolbus_scripts::runner::{Ending, KernelObject, Script, Stream, Usage};
+
+use crate::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, File, NAME_BYTES_MAX};
+use crate::runner::{Ending, KernelObject, OUTPUT_BYTES_MAX, Script, Stream, Usage};
 
 /// Most bytes of one line: a piece of output in base64, and what stands before it.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The program of a pod's first process, for `python3 -c`. Packed, because every pod's description
-/// carries it, which the cluster reads and writes many times on the way of one script.
-pub(crate) static PROGRAM: LazyLock<String> = LazyLock::new(|| pack_program(&program_text(false)));
-/// The same for pods that may have sockets of every kind.
-pub(crate) static PROGRAM_WITH_NETWORK: LazyLock<String> =
-    LazyLock::new(|| pack_program(&program_text(true)));
-
-/// The program's text, without comments.
-fn program_text(network: bool) -> String {
-    let sources = [
-        include_str!("python/filter.py"),
-        toolbus_scripts::RUN_SCRIPT,
-        include_str!("python/script.py"),
-        include_str!("python/files.py"),
-        include_str!("python/supervisor.py"),
-        include_str!("python/child.py"),
-    ];
-
-    let lines = sources.iter().flat_map(|source| source.lines());
-    let code = lines.filter(|line| {
-        let code = line.trim_start();
-        !code.is_empty() && !code.starts_with('#')
-    });
-    let head = if network { "NETWORK = True" } else { "NETWORK = False" };
-
-    iter::once(head).chain(code).flat_map(|line| [line, "\n"]).collect()
-}
-
-/// One line that runs a program: its text by zlib in base64, which are there wherever Python is.
-fn pack_program(program: &str) -> String {
-    let mut text = Vec::new();
-    ZlibEncoder::new(program.as_bytes(), Compression::best())
-        .read_to_end(&mut text)
-        .expect("memory can be read");
-    let text = STANDARD.encode(text);
-    format!("import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64(\"{text}\")))")
-}
-
-/// The limits of one script, as they are sent to its pod: numbers, all of them.
+/// The limits of one script, as they are sent to its supervisor: numbers, all of them.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct ScriptLimits {
-    pub(crate) timeout_ms: u64,
-    pub(crate) output_bytes: usize,
-    pub(crate) processes: u32,
-    pub(crate) open_files: u32,
-    pub(crate) file_bytes: u64,
-    pub(crate) address_space_bytes: u64,
-    /// Files and folders, and locks on files, that the script may have at a time.
-    pub(crate) inodes: u32,
-    pub(crate) file_locks: u32,
+pub struct ScriptLimits {
+    /// How long it may run.
+    pub timeout_ms: u64,
+    /// How much of each stream is sent.
+    pub output_bytes: usize,
+    /// What all its processes and files may hold together, where nothing else bounds it; else 0.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub processes: u32,
+    /// Open descriptors of each process.
+    pub open_files: u32,
+    /// The largest file that it may write.
+    pub file_bytes: u64,
+    /// Address space of each process.
+    pub address_space_bytes: u64,
+    /// Files and folders that it may have at a time.
+    pub inodes: u32,
+    /// Locks on files that it may have at a time.
+    pub file_locks: u32,
     /// 1 where there is a folder of packages, else 0.
-    pub(crate) packages: u32,
+    pub packages: u32,
     /// Of files that come back: most of them, most bytes together, longest name, most entries of
     /// their folder.
-    pub(crate) files: usize,
-    pub(crate) files_bytes: usize,
-    pub(crate) name_bytes: usize,
-    pub(crate) entries: usize,
+    pub files: usize,
+    /// As above.
+    pub files_bytes: usize,
+    /// As above.
+    pub name_bytes: usize,
+    /// As above.
+    pub entries: usize,
 }
 
-/// Asks whether the first process listens, and gives it the nonce of its answers.
-pub(crate) fn hello_message(nonce: &str) -> Bytes {
+impl ScriptLimits {
+    /// What a script may use everywhere, unless its runner says otherwise.
+    #[must_use]
+    pub fn new(timeout: Duration) -> Self {
+        Self {
+            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            output_bytes: OUTPUT_BYTES_MAX,
+            memory_bytes: 0,
+            processes: 64,
+            open_files: 256,
+            file_bytes: 64 << 20,
+            address_space_bytes: 4 << 30,
+            inodes: 16_384,
+            file_locks: 4096,
+            packages: 0,
+            files: FILES_MAX,
+            files_bytes: FILES_BYTES_MAX,
+            name_bytes: NAME_BYTES_MAX,
+            entries: ENTRIES_MAX,
+        }
+    }
+}
+
+/// Asks whether the supervisor listens, and gives it the nonce of its answers.
+#[must_use]
+pub fn hello_message(nonce: &str) -> Bytes {
     single_frame(b'H', nonce.as_bytes())
 }
 
-/// Hands over the script and all it needs to a pod, which reports that it has it. The script starts
-/// with [`go_message`].
-pub(crate) fn prepare_message(settings: &ScriptLimits, script: &Script) -> Bytes {
+/// Hands over the script and all it needs, which the supervisor confirms. The script starts with
+/// [`go_message`].
+#[must_use]
+pub fn prepare_message(settings: &ScriptLimits, script: &Script) -> Bytes {
     let mut request = script_frames(settings, script);
     append_frame(&mut request, b'C', b"");
     request.into()
 }
 
 /// Starts the script that was handed over.
-pub(crate) fn go_message() -> Bytes {
+#[must_use]
+pub fn go_message() -> Bytes {
     single_frame(b'G', b"")
 }
 
 /// Hands over the script and all it needs; it starts when this has arrived.
-pub(crate) fn start_message(settings: &ScriptLimits, script: &Script) -> Bytes {
+#[must_use]
+pub fn start_message(settings: &ScriptLimits, script: &Script) -> Bytes {
     let mut request = script_frames(settings, script);
     append_frame(&mut request, b'G', b"");
     request.into()
@@ -127,7 +124,8 @@ fn script_frames(settings: &ScriptLimits, script: &Script) -> Vec<u8> {
     request
 }
 
-/// A line for each number. The pod has no parser at hand that would not take long to load.
+/// A line for each number. The supervisor has no parser at hand that would not take
+/// long to load.
 fn limit_lines(settings: &ScriptLimits) -> String {
     let settings = serde_json::to_value(settings).expect("numbers can be written as JSON");
     let members = settings.as_object().into_iter().flatten();
@@ -135,12 +133,14 @@ fn limit_lines(settings: &ScriptLimits) -> String {
 }
 
 /// Ends the script.
-pub(crate) fn kill_message() -> Bytes {
+#[must_use]
+pub fn kill_message() -> Bytes {
     single_frame(b'K', b"")
 }
 
 /// Acknowledges the end.
-pub(crate) fn acknowledge_message() -> Bytes {
+#[must_use]
+pub fn acknowledge_message() -> Bytes {
     single_frame(b'A', b"")
 }
 
@@ -157,12 +157,12 @@ fn append_frame(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
     message.extend_from_slice(body);
 }
 
-/// A report of a pod.
+/// A report of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Report {
-    /// The first process listens.
+pub enum Report {
+    /// It listens.
     Ready,
-    /// The pod has a script, which has not started.
+    /// It has a script, which has not started.
     Taken,
     /// The script runs.
     Started,
@@ -182,22 +182,25 @@ pub(crate) enum Report {
 
 /// How a script ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ScriptEnd {
-    pub(crate) ending: Ending,
-    pub(crate) elapsed: Duration,
-    pub(crate) usage: Usage,
+pub struct ScriptEnd {
+    /// The way in which it ended.
+    pub ending: Ending,
+    /// Wall time from its start to its end.
+    pub elapsed: Duration,
+    /// What it used.
+    pub usage: Usage,
 }
 
-/// Why what came from a pod cannot be used.
+/// Why what a supervisor wrote cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// Something is missing between two lines.
     #[error("output was lost on its way: line {expected} is missing")]
     Gap {
         /// The number that should have come.
         expected: u64,
     },
-    /// A line of the pod that says nothing known.
+    /// A line of it that says nothing known.
     #[error("an unknown report: {0}")]
     Unknown(String),
     /// A line without an end.
@@ -205,30 +208,35 @@ pub(crate) enum Error {
     TooLong,
 }
 
-/// Parses reports out of the bytes that a pod wrote.
+/// Parses reports out of the bytes that a supervisor wrote.
 #[derive(Debug)]
-pub(crate) struct ReportReader {
+pub struct ReportReader {
     nonce: String,
     /// What is not a whole line yet.
     pending: Vec<u8>,
-    /// `None` until the pod says that it listens.
+    /// `None` until it says that it listens.
     next: Option<u64>,
 }
 
 impl ReportReader {
     /// A reader of all reports, from the first.
-    pub(crate) fn new(nonce: &str) -> Self {
+    #[must_use]
+    pub fn new(nonce: &str) -> Self {
         Self { nonce: nonce.to_owned(), pending: Vec::new(), next: Some(0) }
     }
 
     /// A reader from the next `ready` on, which may have been reported before on another
     /// connection.
-    pub(crate) fn joining_late(nonce: &str) -> Self {
+    #[must_use]
+    pub fn joining_late(nonce: &str) -> Self {
         Self { next: None, ..Self::new(nonce) }
     }
 
     /// Takes bytes and gives the reports that they complete, up to the first mistake.
-    pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<Vec<Report>, Error> {
+    ///
+    /// # Errors
+    /// When something is missing or unknown; what comes later cannot be used either.
+    pub fn accept(&mut self, bytes: &[u8]) -> Result<Vec<Report>, Error> {
         let mut reports = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.pending.extend_from_slice(part);
@@ -291,7 +299,7 @@ impl ReportReader {
         Ok(Some(report))
     }
 
-    /// Number, word and text of a line of this pod.
+    /// Number, word and text of a line.
     fn split_line<'a>(&self, line: &'a [u8]) -> Option<(u64, &'a str, &'a str)> {
         let line = std::str::from_utf8(line).ok()?;
         let rest = line.strip_prefix(&self.nonce)?.strip_prefix(' ')?;

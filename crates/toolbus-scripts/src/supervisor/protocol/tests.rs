@@ -1,9 +1,7 @@
-//! Lines of pods, as they may arrive.
-
-use flate2::read::ZlibDecoder;
-use toolbus_scripts::files::{File, FileName};
+//! Lines of supervisors, as they may arrive.
 
 use super::*;
+use crate::files::{File, FileName};
 
 fn reports(pieces: &[&str]) -> Result<Vec<Report>, Error> {
     let mut reader = ReportReader::new("n0");
@@ -112,6 +110,7 @@ fn requests_are_read_as_they_were_meant() {
         open_files: 4,
         file_bytes: 5,
         address_space_bytes: 6,
+        memory_bytes: 13,
         inodes: 11,
         file_locks: 12,
         packages: 1,
@@ -135,22 +134,8 @@ fn requests_are_read_as_they_were_meant() {
     let mut lines: Vec<&[u8]> = rest[..length].split_inclusive(|byte| *byte == b'\n').collect();
     lines.sort_unstable();
     let expected: &[u8] = b"address_space_bytes 6\nentries 10\nfile_bytes 5\nfile_locks 12\nfiles 7\nfiles_bytes 8\n\
-                            inodes 11\nname_bytes 9\nopen_files 4\noutput_bytes 2\npackages 1\nprocesses 3\ntimeout_ms 1\n";
+                            inodes 11\nmemory_bytes 13\nname_bytes 9\nopen_files 4\noutput_bytes 2\npackages 1\nprocesses 3\ntimeout_ms 1\n";
     assert_eq!(lines.concat(), expected);
     let expected: &[u8] = b"S\0\0\0\x02\xc3\xa9I\0\0\0\0F\0\0\0\x05\xc3\xbc\0\0xG\0\0\0\0";
     assert_eq!(&rest[length..], expected);
-}
-
-#[test]
-fn the_program_takes_little_of_every_pods_description() {
-    let text = program_text(false);
-    assert!(text.lines().all(|line| !line.trim_start().starts_with('#')));
-    let pack_program = pack_program(&text);
-    assert!(pack_program.len() < 12 << 10, "{} bytes", pack_program.len());
-    let (_, rest) = pack_program.split_once('"').expect("what is packed");
-    let (inner, _) = rest.split_once('"').expect("its end");
-    let inner = STANDARD.decode(inner).expect("base64");
-    let mut unpacked = String::new();
-    ZlibDecoder::new(inner.as_slice()).read_to_string(&mut unpacked).expect("a text");
-    assert_eq!(unpacked, text);
 }

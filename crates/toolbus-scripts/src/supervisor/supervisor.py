@@ -1,5 +1,5 @@
-# The first process of a pod: takes one script from its standard input, runs it as a child, and tells
-# what came of it on its standard output.
+# The first process of a sandbox or of a pod: takes one script from its standard input, runs it as a
+# child, and tells what came of it on its standard output.
 #
 # What it takes are messages: a letter, four bytes of length (most significant first), and that much.
 #
@@ -22,19 +22,19 @@
 # end before the end has been heard, because what is written last is lost to those attached when a
 # container ends; the container's log has it all the same.
 #
-# Whoever waits for a script waits for this to start, so it imports little: `json` and `signal` bring
-# what takes longer to load than all the rest, three times as long where the image has no compiled
-# modules, as official ones have not.
+# Whoever waits for a script waits for this to start, so it imports little: `json`, `ctypes` and
+# `signal` bring what takes longer to load than all the rest, three times as long where the image has
+# no compiled modules, as official ones have not.
 
 def supervise():
     import _signal as signal  # without the enumerations around it
+    import _ctypes  # without the types around it
     import binascii
-    import ctypes
     import gc
     import os
     import resource
     import select
-    import struct
+    import sys
     import time
 
     INPUT, OUTPUT = 0, 1
@@ -43,23 +43,42 @@ def supervise():
     LULL = 0.015            # seconds between that and this process's end, which is work for a node
     DRAIN = 0.2             # seconds in which output may come after the script's end
     HOLD = 0.005            # seconds that output waits for more of it, or for the end
-    # Seconds between two looks whether the kernel killed for memory, and what the script holds.
-    LOOK = 0.05
-    # Every how many looks locks are counted: the kernel stops all locking on the node for it.
-    LOCKS_LOOKS = 5
-    libc = ctypes.CDLL(None, use_errno=True)
+    LOOK = 0.05             # seconds between two looks at what the script holds
+    DUMPABLE = 4            # whether other processes of the user may look into one
 
-    def dumpable(value):
-        if libc.prctl(4, value, 0, 0, 0):
-            raise OSError(ctypes.get_errno(), "PR_SET_DUMPABLE")
+    # The functions of the C library, with the few types that their arguments have here.
+    class Integer(_ctypes._SimpleCData):
+        _type_ = "i"
+
+    class Pointer(_ctypes._SimpleCData):
+        _type_ = "P"
+
+    class Bytes(_ctypes._SimpleCData):
+        _type_ = "z"
+
+    class Function(_ctypes.CFuncPtr):
+        _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+        _restype_ = Integer
+
+    libc = _ctypes.dlopen(None, 0)
+
+    def call(name, *arguments):
+        answer = Function(_ctypes.dlsym(libc, name))(*arguments)
+        if answer < 0:
+            raise OSError(_ctypes.get_errno(), name)
+        return answer
+
+    # The system calls that nobody in here gets: a filter of the kernel, made outside.
+    def deny_calls(program):
+        steps = Bytes(program)
+        filter = (len(program) // 8).to_bytes(8, sys.byteorder) + bytes(steps)
+        NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2
+        call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        call("prctl", SECCOMP, FILTER, filter, 0, 0)
 
     def signal_file(signals):
-        mask = (ctypes.c_ulong * 16)()
-        mask[0] = sum(1 << (number - 1) for number in signals)
-        file = libc.signalfd(-1, ctypes.byref(mask), 0o2000000 | 0o4000)
-        if file < 0:
-            raise OSError(ctypes.get_errno(), "signalfd")
-        return file
+        mask = sum(1 << (number - 1) for number in signals)
+        return call("signalfd", -1, mask.to_bytes(128, sys.byteorder), 0o2000000 | 0o4000)
 
     def forget_environment():
         # The block that the kernel shows as /proc/PID/environ; children would show it, too.
@@ -67,22 +86,7 @@ def supervise():
         with open("/proc/self/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         start, end = int(fields[47]), int(fields[48])
-        ctypes.memset(start, 0, end - start)
-
-    def read_number(path, word=None):
-        try:
-            with open(path) as file:
-                for line in file:
-                    parts = line.split()
-                    if word is None or parts[0] == word:
-                        return int(parts[-1])
-        except (OSError, ValueError, IndexError):
-            pass
-        return 0
-
-    def out_of_memory_kills():
-        return (read_number("/sys/fs/cgroup/memory.events", "oom_kill")
-                + read_number("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
+        Function(_ctypes.dlsym(libc, "memset"))(Pointer(start), 0, Pointer(end - start))
 
     # Until nothing is left: what was just forked may have been missed.
     def kill_everything():
@@ -120,10 +124,7 @@ def supervise():
         status = None           # wait status
         cause = None            # why it was killed, if it was
         started = ended = None
-        kills_before = 0
-        # When it is looked next whether memory ran out.
-        look = None
-        looks = 0
+        look = None             # when it is looked next at what the script holds
         hold = 0.0              # until when what is pending waits for more
         leave = None            # when this process ends
 
@@ -210,9 +211,9 @@ def supervise():
         if state.handed_over:
             return
         state.handed_over = True
-        state.kills_before = out_of_memory_kills()
+        watch.begin(state.settings)
         # Until one is empty, as no name is.
-        for frame in state.limits, state.source, state.data, *state.files, b"":
+        for frame in (state.limits, state.source, state.data, *state.files, b""):
             order(len(frame).to_bytes(4, "big"))
             order(frame)
         state.source = state.data = None
@@ -273,8 +274,10 @@ def supervise():
         if piece:
             state.arrived += piece
             take_messages()
-        else:
+        elif OUTLIVES_INPUT:
             poll.unregister(INPUT)
+        else:
+            os._exit(0)
 
     def read_signals():
         while True:
@@ -282,7 +285,8 @@ def supervise():
                 information = os.read(signals, 128)
             except BlockingIOError:
                 break
-            number, _, code, sender = struct.unpack_from("=IiiI", information)
+            number, _, code, sender = (int.from_bytes(information[at:at + 4], sys.byteorder)
+                                       for at in (0, 4, 8, 12))
             # From inside the pod it is the script's; from outside, where the sender has no number
             # here, the pod is to end. With this process, all others do. Only `kill` (SI_USER) says
             # who the sender is: signals of files (F_SETSIG) have no number there either, and those
@@ -303,16 +307,13 @@ def supervise():
             while file in streams and read_output(file):
                 pass
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        peak = (read_number("/sys/fs/cgroup/memory.peak")
-                or read_number("/sys/fs/cgroup/memory/memory.max_usage_in_bytes")
-                or used.ru_maxrss << 10)
         end = {
             "elapsed_ms": int((ended - state.started) * 1000),
             "cpu_ms": int((used.ru_utime + used.ru_stime) * 1000),
-            "memory_peak": peak,
+            "memory_peak": watch.memory_peak(used.ru_maxrss << 10),
         }
         cause = state.cause
-        if cause is None and out_of_memory_kills() > state.kills_before:
+        if cause is None and watch.is_out_of_memory():
             cause = "out_of_memory"
         tell(b"over")
         if cause is None:
@@ -330,36 +331,12 @@ def supervise():
         state.ended = time.monotonic()
         state.leave = state.ended + LINGER
 
-    # Why the script is to be stopped. The kernel may have killed one process of it alone: the others
-    # would wait for it, or go on without what it was to give them; where it kills all of them they
-    # cannot. Locks are charged to nobody, and files hardly.
     def find_exceeded():
         now = time.monotonic()
         if now < state.look:
             return None
         state.look = now + LOOK
-        if out_of_memory_kills() > state.kills_before:
-            return "out_of_memory"
-        place = os.fstatvfs(work)
-        if place.f_files - place.f_ffree > state.settings["inodes"]:
-            return "too_many_files"
-        state.looks += 1
-        if state.looks % LOCKS_LOOKS == 0 and count_locks() > state.settings["file_locks"]:
-            return "too_many_file_locks"
-        return None
-
-    # Those of this namespace; the ones of open files (OFDLCK) have no owner and show in every one.
-    def count_locks():
-        count = 0
-        try:
-            with open("/proc/locks") as file:
-                for line in file:
-                    count += "OFDLCK" not in line
-                    if count > state.settings["file_locks"]:
-                        break
-        except OSError:
-            pass  # not every runtime's kernel has it
-        return count
+        return watch.find_exceeded()
 
     def next_deadline():
         if state.leave is not None:
@@ -374,25 +351,34 @@ def supervise():
         raise RuntimeError("this kills every process that it sees, so it must be the first one")
     path = os.environ.get("PATH", os.defpath)
     forget_environment()
-    dumpable(0)
-    deny_calls(NETWORK)
+    deny_calls(bytes.fromhex(FILTERS[os.uname().machine]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever started this may be deaf to them, and has left that to the script.
+    for number in signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD:
+        signal.signal(number, signal.SIG_DFL)
     handled = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, handled)
-    # Held open from before there is a script, which could put another under this name.
-    for folder in "/dev/shm/work", "/dev/shm/work/output", "/dev/shm/tmp":
-        os.mkdir(folder, 0o700)
-    work = os.open("/dev/shm/work", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for folder in WORK, WORK + "/output", TEMPORARY:
+        if not os.path.isdir(folder):
+            os.mkdir(folder, 0o700)
+    # Held open from before there is a script, which could put others under these names.
+    work, *places = (os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                     for folder in (WORK, *WRITABLE))
+    watch = watch_limits(places)
     orders_read, orders = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     # What is there by now is no garbage. Looking at it would make the child copy every page of it.
     gc.freeze()
+    # The child has to be, from its first moment on: what it holds is looked at before it does anything.
+    # It would not be where the interpreter may be run and not read.
+    call("prctl", DUMPABLE, 1, 0, 0, 0)
     state.child = os.fork()
     if state.child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
-        dumpable(1)
         return orders_read, out_write, err_write, path
+    # Nothing was read before this.
+    call("prctl", DUMPABLE, 0, 0, 0, 0)
     for file in orders_read, out_write, err_write:
         os.close(file)
     for file in INPUT, OUTPUT, out_read, err_read:

@@ -33,10 +33,10 @@ def await_script(orders, out, err, path):
     kept = os.dup2(orders, 3)
     os.closerange(4, 1 << 20)
     orders = kept
-    work, temporary = "/dev/shm/work", "/dev/shm/tmp"
-    os.chdir(work)
+    os.umask(0o022)
+    os.chdir(WORK)
     os.environ.update(
-        PATH=path, HOME=work, TMPDIR=temporary, LANG="C.UTF-8", USER="sandbox",
+        PATH=path, HOME=WORK, TMPDIR=TEMPORARY, LANG="C.UTF-8", USER="sandbox",
         PYTHONDONTWRITEBYTECODE="1", MALLOC_ARENA_MAX="1", OPENBLAS_NUM_THREADS="1",
     )
     # A pod that waits has the time for this; in one that was made for a script, that comes first.
@@ -59,12 +59,18 @@ def await_script(orders, out, err, path):
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
     os.nice(10)
+    # Beyond what the wall clock allows, on every processor: it never decides in the clock's place, but
+    # ends the script when this one's parent cannot.
+    seconds = settings["timeout_ms"] // 1000 + 1
     for what, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NPROC, settings["processes"]),
         (resource.RLIMIT_NOFILE, settings["open_files"]),
         (resource.RLIMIT_FSIZE, settings["file_bytes"]),
         (resource.RLIMIT_AS, settings["address_space_bytes"]),
+        # What main threads get everywhere else; Python relies on it for deep recursion.
+        (resource.RLIMIT_STACK, 8 << 20),
+        (resource.RLIMIT_CPU, seconds * (os.cpu_count() or 1) + 10),
     ):
         resource.setrlimit(what, (limit, limit))
 

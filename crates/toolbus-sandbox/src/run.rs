@@ -1,0 +1,70 @@
+//! One script in a sandbox of its own.
+
+use std::time::Duration;
+
+use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Script};
+use toolbus_scripts::supervisor::protocol::{ScriptLimits, go_message, prepare_message};
+use toolbus_scripts::supervisor::{Session, SessionEnd};
+
+use crate::bubblewrap::{LaunchSpec, Launcher, RunningSandbox};
+use crate::cgroup::ControlGroup;
+use crate::config::Limits;
+
+/// A script to run, and how.
+pub(crate) struct ScriptRun<'a> {
+    pub(crate) spec: LaunchSpec<'a>,
+    pub(crate) limits: ScriptLimits,
+    pub(crate) script: &'a Script,
+    pub(crate) live: Option<LiveOutput>,
+}
+
+/// Runs a script to its end. None of its processes is left then, but where the supervisor itself
+/// reported the end, it and bubblewrap are still to be ended: they are left in `sandbox`.
+pub(crate) async fn run_script(
+    launcher: &Launcher,
+    run: ScriptRun<'_>,
+    sandbox: &mut Option<RunningSandbox>,
+) -> Result<Outcome, Error> {
+    let (group, cancelled) = (run.spec.group, run.spec.cancelled);
+    let message = prepare_message(&run.limits, run.script);
+    let sandbox = sandbox.insert(launcher.launch(run.spec, &message).await?);
+    drop(message);
+
+    let session = Session { timeout: run.script.timeout, cancelled };
+    let streams = &mut sandbox.streams;
+    let end = session.run(go_message(), streams, &mut sandbox.reports, run.live).await;
+    if let Ok(SessionEnd::Reported(outcome)) = end {
+        return Ok(outcome);
+    }
+
+    sandbox.end().await.map_err(|error| Error::OutcomeUnknown(error.to_string()))?;
+
+    match end? {
+        SessionEnd::Reported(outcome) | SessionEnd::Stopped(outcome) => Ok(outcome),
+        SessionEnd::Broken(transcript, reason) => {
+            let reason = sandbox.explain(&reason).await;
+            let started = transcript.started.ok_or(Error::Failed(reason.clone()))?;
+            // The kernel takes the supervisor last, and may have come to it.
+            if !group.is_some_and(ControlGroup::has_oom_killed) {
+                return Err(Error::OutcomeUnknown(reason));
+            }
+
+            Ok(transcript.into_outcome(Ending::OutOfMemory, started.elapsed(), None))
+        }
+    }
+}
+
+/// The limits of a script, as its supervisor is told them. `memory_bytes` is 0 where a control
+/// group bounds it.
+pub(crate) fn script_limits(limits: &Limits, timeout: Duration, memory_bytes: u64) -> ScriptLimits {
+    ScriptLimits {
+        memory_bytes,
+        processes: limits.processes,
+        open_files: limits.open_files,
+        file_bytes: limits.file_bytes,
+        address_space_bytes: limits.address_space_bytes,
+        inodes: limits.files,
+        file_locks: limits.file_locks,
+        ..ScriptLimits::new(timeout)
+    }
+}
