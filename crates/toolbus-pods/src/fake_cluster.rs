@@ -45,6 +45,8 @@ struct FakeState {
     version: u64,
     /// By collection and name.
     objects: BTreeMap<(String, String), Value>,
+    /// What pods have said, by their names.
+    logs: BTreeMap<String, String>,
 }
 
 /// A code, and the reason of a refusal.
@@ -67,6 +69,11 @@ impl FakeCluster {
         let patch = json!({"metadata": {"labels": {MANAGER: manager}}});
         let place = ("pods".to_owned(), pod.to_owned());
         self.state.lock().patch(&place, &patch).expect("a pod");
+    }
+
+    /// Has the log of a pod say this.
+    pub(crate) fn log_says(&self, pod: &str, text: &str) {
+        self.state.lock().logs.insert(pod.to_owned(), text.to_owned());
     }
 
     /// The names of all objects of a collection.
@@ -114,6 +121,10 @@ impl FakeState {
 
         match (request.method(), name) {
             (&Method::GET, None) => Ok(self.list(&collection, request.uri().query())),
+            (&Method::GET, Some(name)) if name.ends_with("/log") => {
+                let log = self.logs.get(name.trim_end_matches("/log"));
+                log.cloned().map(Value::String).ok_or(GONE)
+            }
             (&Method::GET, Some(name)) => {
                 self.objects.get(&(collection, name)).cloned().ok_or(GONE)
             }
@@ -228,7 +239,11 @@ impl Service<Request<Body>> for FakeCluster {
                 |answer| (200, answer),
             );
 
-            let body = Body::from(serde_json::to_vec(&answer)?);
+            let body = match answer {
+                Value::String(text) => text.into_bytes(),
+                object => serde_json::to_vec(&object)?,
+            };
+            let body = Body::from(body);
             Ok(Response::builder().status(code).body(body)?)
         }
         .boxed()

@@ -47,6 +47,14 @@ pub(crate) struct ScriptSession<'a> {
     pub(crate) pieces_forwarded: Arc<AtomicU64>,
 }
 
+/// Why a log was not read to the script's end.
+enum LogError {
+    /// It cannot be read now.
+    Unreadable(String),
+    /// Some of it is gone: the node keeps no more of a log than its newest part.
+    Incomplete(String),
+}
+
 /// The streams of a pod's supervisor.
 struct AttachedStreams<'a> {
     pod: &'a str,
@@ -160,6 +168,7 @@ impl ScriptSession<'_> {
         let deadline =
             started.unwrap_or(handed_over) + self.timeout + CLOCK_GRACE + HANDOVER_TIMEOUT;
         let mut pause = LOG_BACKOFF;
+        let mut is_incomplete = false;
 
         loop {
             let mut transcript = Transcript::new(self.unforwarded_output());
@@ -173,7 +182,8 @@ impl ScriptSession<'_> {
             };
             let read = async {
                 let log = self.pods.log_stream(self.name, &parameters).await;
-                let log = log.map_err(|error| crate::errors::error_chain(&error))?;
+                let log =
+                    log.map_err(|error| LogError::Unreadable(crate::errors::error_chain(&error)))?;
                 is_open = true;
                 self.follow_log(Box::pin(log), &mut transcript).await
             };
@@ -184,11 +194,19 @@ impl ScriptSession<'_> {
                 read = read => match read {
                     Ok(()) if transcript.end.is_some() => true,
                     Ok(()) => observed.container_end.is_some() || observed.deleted,
-                    Err(reason) if observed.deleted => {
+                    Err(LogError::Unreadable(reason)) if observed.deleted => {
                         let text = format!("neither its streams nor its log can be read: {reason}");
                         return Err(Error::OutcomeUnknown(text));
                     }
-                    Err(_) => false,
+                    Err(LogError::Unreadable(_)) => false,
+                    // What is gone does not come back, and the end may be within it.
+                    Err(LogError::Incomplete(reason)) if observed.container_end.is_some() => {
+                        return Err(incomplete_log(&reason));
+                    }
+                    Err(LogError::Incomplete(_)) => {
+                        is_incomplete = true;
+                        false
+                    }
                 },
                 // Whether it ended or not: its time is over, and it is deleted next.
                 () = self.cancelled.cancelled() => true,
@@ -198,6 +216,9 @@ impl ScriptSession<'_> {
                 }
             };
 
+            if is_late && is_incomplete {
+                return Err(incomplete_log("its time is over"));
+            }
             if is_late && !is_open {
                 let text = "neither its streams nor its log could be read before its time was over";
                 return Err(Error::OutcomeUnknown(text.to_owned()));
@@ -220,15 +241,17 @@ impl ScriptSession<'_> {
         &self,
         mut log: impl AsyncRead + Unpin,
         transcript: &mut Transcript,
-    ) -> Result<(), String> {
+    ) -> Result<(), LogError> {
         let mut reports = ReportReader::new(self.nonce);
         let mut buffer = vec![0; 32 << 10];
         while transcript.end.is_none() {
-            let count = log.read(&mut buffer).await.map_err(|error| error.to_string())?;
+            let count = log.read(&mut buffer).await;
+            let count = count.map_err(|error| LogError::Unreadable(error.to_string()))?;
             if count == 0 {
                 break;
             }
-            for report in reports.accept(&buffer[..count]).map_err(|error| error.to_string())? {
+            let accepted = reports.accept(&buffer[..count]);
+            for report in accepted.map_err(|error| LogError::Incomplete(error.to_string()))? {
                 transcript.record(report);
             }
         }
@@ -275,3 +298,11 @@ impl ScriptSession<'_> {
         }
     }
 }
+
+fn incomplete_log(reason: &str) -> Error {
+    let text = format!("its streams broke, and its log does not have all that it said: {reason}");
+    Error::OutcomeUnknown(text)
+}
+
+#[cfg(test)]
+mod tests;
