@@ -14,6 +14,9 @@ pub(crate) struct Arguments {
     /// How many at a time, of one runner.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) at_once: u16,
+    /// How often the API of the cluster is away for half a minute while scripts run in pods.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=20))]
+    outages: u16,
     /// Which runner.
     #[arg(long, value_enum, default_value_t = Runner::Both)]
     runner: Runner,
@@ -41,13 +44,15 @@ pub(crate) enum Place {
 pub(crate) struct Runs {
     pub(crate) count: usize,
     pub(crate) at_once: u16,
+    /// How often the API of the cluster is away meanwhile.
+    pub(crate) outages: u16,
 }
 
 impl Arguments {
     /// What each runner has to do, one after the other.
     pub(crate) fn shares(&self) -> Vec<(Place, Runs)> {
         let all = self.runs as usize;
-        let runs = |count| Runs { count, at_once: self.at_once };
+        let runs = |count| Runs { count, at_once: self.at_once, outages: self.outages };
         match self.runner {
             Runner::Local => vec![(Place::Local, runs(all))],
             Runner::Pods => vec![(Place::Pods, runs(all))],

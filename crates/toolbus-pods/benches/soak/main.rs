@@ -14,7 +14,11 @@ mod connect;
 mod index;
 mod local;
 mod manager;
+mod outages;
 mod pods;
+#[path = "../../tests/cluster/proxy.rs"]
+#[allow(dead_code, reason = "the tests hold up and slow down as well")]
+mod proxy;
 mod tally;
 
 use std::path::Path;
@@ -50,9 +54,12 @@ fn main() -> anyhow::Result<ExitCode> {
          {} at a time, over RabbitMQ, by one `scripts-manager` for each runner, built as for tests. \
          What is left is counted when all are answered, beside what was there after the first tenth \
          of them; what a manager is to remember of the answers of the last ten minutes, for requests \
-         that come twice, by the length of those answers.",
+         that come twice, by the length of those answers. An outage takes {} s, in which the way to \
+         the cluster's API is closed for the manager; whoever is told meanwhile that nobody began a \
+         script asks again.",
         tally::SCIENTIFIC_EVERY,
-        arguments.at_once
+        arguments.at_once,
+        outages::AWAY.as_secs()
     ));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)

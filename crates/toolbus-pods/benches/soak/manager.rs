@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -14,7 +15,7 @@ use toolbus_bus::{Bus, CallContext, Deadline, Envelope};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_scripts::conformance::honest::{Fault, Honest};
 use toolbus_testkit::process::{Launch, Service};
-use toolbus_wire::message::script::ScriptInvokeResponse;
+use toolbus_wire::message::script::{ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{json, topic};
 
@@ -27,6 +28,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 /// How soon nothing is left of what was answered.
 const SOON: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
+/// Until somebody asks again who was told that nobody could do it.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// What connections that are kept for the next request may come to.
 const DESCRIPTORS_MAX: f64 = 8.0;
 /// What an allocator may keep.
@@ -40,6 +43,14 @@ pub(crate) struct Manager {
     requester: Requester,
     /// When it answered, and how many bytes.
     answers: Mutex<VecDeque<(Instant, usize)>>,
+    asked_again: AtomicUsize,
+}
+
+/// What came of asking once.
+enum Asked {
+    /// It was not begun, for this reason.
+    Again(Fault),
+    Judged(Result<(), Fault>),
 }
 
 /// What a process holds.
@@ -71,11 +82,35 @@ impl Manager {
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
         let name = AgentName::parse("soak")?;
         let requester = Requester::start(bus, name, &InstanceId::random()).await?;
-        Ok(Self { runner, service, requester, answers: Mutex::default() })
+        Ok(Self {
+            runner,
+            service,
+            requester,
+            answers: Mutex::default(),
+            asked_again: AtomicUsize::new(0),
+        })
     }
 
-    /// Has a script run and judges the answer; that there is none is a fault, too.
+    /// Has a script run and judges the answer; that there is none is a fault, too. Whoever is told
+    /// that it was not begun, for want of a manager or of its cluster, asks again.
     pub(crate) async fn judge(&self, script: &'static Honest) -> Result<(), Fault> {
+        let end = Instant::now() + ANSWER_WITHIN;
+        loop {
+            match self.ask(script).await {
+                Asked::Again(fault) if Instant::now() >= end => return Err(fault),
+                Asked::Again(_) => _ = self.asked_again.fetch_add(1, Ordering::Relaxed),
+                Asked::Judged(judged) => return judged,
+            }
+            sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    /// How often it was asked again.
+    pub(crate) fn asked_again(&self) -> usize {
+        self.asked_again.load(Ordering::Relaxed)
+    }
+
+    async fn ask(&self, script: &'static Honest) -> Asked {
         let fault = |cause: String, details: String| Fault { script: script.name, cause, details };
         let request = script.request();
         let sent = requester::Request {
@@ -86,12 +121,27 @@ impl Manager {
             call_id: &request.tool_call_id,
             context: CallContext::until(Deadline::after(ANSWER_WITHIN)),
         };
-        let reply = self.requester.request(sent).await;
-        let reply = reply.map_err(|error| fault("no answer".to_owned(), format!("{error:?}")))?;
+        let reply = match self.requester.request(sent).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                let fault = fault("no answer".to_owned(), format!("{error:?}"));
+                let is_begun = !error.is_unroutable();
+                return if is_begun { Asked::Judged(Err(fault)) } else { Asked::Again(fault) };
+            }
+        };
         self.answers.lock().push_back((Instant::now(), REMEMBERED_BYTES + reply.body.len()));
-        let response: ScriptInvokeResponse = json::read(&reply.body)
-            .map_err(|error| fault("an answer of another kind".to_owned(), format!("{error:?}")))?;
-        script.judge(&response)
+
+        let response: ScriptInvokeResponse = match json::read(&reply.body) {
+            Ok(response) => response,
+            Err(error) => {
+                let cause = "an answer of another kind".to_owned();
+                return Asked::Judged(Err(fault(cause, format!("{error:?}"))));
+            }
+        };
+        match script.judge(&response) {
+            Err(fault) if is_unbegun(&response) => Asked::Again(fault),
+            judged => Asked::Judged(judged),
+        }
     }
 
     /// What it holds now.
@@ -154,4 +204,9 @@ impl Holds {
                 .with_goal(Goal::AtMost(MEMORY_MAX_MIB)),
         );
     }
+}
+
+/// Whether an answer says that the script was not begun and may be another time.
+fn is_unbegun(response: &ScriptInvokeResponse) -> bool {
+    matches!(&response.reason, Some(ScriptReason::Busy | ScriptReason::Unavailable))
 }

@@ -17,6 +17,7 @@ use crate::arguments::Runs;
 use crate::connect::connect;
 use crate::index::{IMAGE, Index};
 use crate::manager::Manager;
+use crate::outages::Outages;
 use crate::tally::{Tally, one, zero};
 
 const RUNNER: &str = "pods";
@@ -28,17 +29,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn soak(report: &mut Report, broker: &str, runs: Runs) -> anyhow::Result<()> {
     let (kubeconfig, client) = connect().await?;
     let index = Index::start(client.clone(), NAMESPACE).await;
-    let launch = launch(&index, &kubeconfig, runs.at_once)?;
+    let outages = Outages::prepare(&kubeconfig).await?;
+    let launch = launch(&index, &outages.kubeconfig, runs.at_once)?;
     let mut manager = Manager::start(RUNNER, launch, broker, runs.at_once).await?;
 
     let mut tally = Tally::default();
     tally.begin(&manager, runs).await;
     full(&manager).await?;
     let before = manager.holds()?;
-    tally.go_on(&manager, runs).await;
+    let answered = tally.answered();
+    tokio::join!(tally.go_on(&manager, runs), outages.strike(runs, answered));
     let warm = full(&manager).await?;
     let after = manager.holds_at_last(before).await?;
     tally.report(report, RUNNER);
+    let outages = one(f64::from(runs.outages));
+    report.add(Row::new(format!("{RUNNER}: outages of the cluster's API"), "", outages));
+    let again = one(manager.asked_again() as f64);
+    report.add(Row::new(format!("{RUNNER}: asked again, for nobody began it"), "", again));
     let hits = warm["hits"].as_f64().context("no hits")?;
     let misses = warm["misses"].as_f64().context("no misses")?;
     let share = one(hits * 100.0 / (hits + misses));

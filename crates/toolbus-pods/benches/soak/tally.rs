@@ -1,6 +1,8 @@
 //! Runs scripts and counts what came of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use e2e::bench::{Goal, Latencies, Report, Rounds, Row};
@@ -25,6 +27,8 @@ pub(crate) struct Tally {
     faults: BTreeMap<String, usize>,
     count: usize,
     took: Duration,
+    /// How many scripts are answered, for whoever looks on meanwhile.
+    answered: Arc<AtomicUsize>,
 }
 
 /// The script of a run.
@@ -41,6 +45,11 @@ impl Tally {
     pub(crate) async fn begin(&mut self, manager: &Manager, runs: Runs) {
         let first = (runs.count / 10).max(1);
         self.run(manager, 0..first, runs.at_once).await;
+    }
+
+    /// How many are answered so far, now and later.
+    pub(crate) fn answered(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.answered)
     }
 
     /// Runs the others.
@@ -64,6 +73,7 @@ impl Tally {
             };
             latencies.add(took);
             self.count += 1;
+            self.answered.store(self.count, Ordering::Relaxed);
             if let Err(fault) = answer {
                 self.add_fault(manager, fault);
             }

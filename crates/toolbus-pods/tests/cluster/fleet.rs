@@ -374,11 +374,7 @@ async fn a_manager_that_cannot_reach_the_cluster_takes_no_calls_until_it_can() {
     let cluster = std::env::var_os("TOOLBUS_TEST_KUBECONFIG").expect("a cluster");
     let cluster = std::fs::read_to_string(cluster).expect("a kubeconfig");
     let server = crate::support::config().await.expect("a cluster").cluster_url;
-    let server = server.to_string();
-    let server = server.trim_end_matches('/');
-    assert!(cluster.contains(server), "{server} is not in the kubeconfig");
-    let through = cluster.replace(server, &format!("https://{}", proxy.address));
-    std::fs::write(&kubeconfig, through).expect("written");
+    std::fs::write(&kubeconfig, proxy.lead_through(&cluster, &server)).expect("written");
 
     let (first, mut second) =
         tokio::join!(manager_at(&kubeconfig, &vhost, &place, &[]), manager(&vhost, &place));

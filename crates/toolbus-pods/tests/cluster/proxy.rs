@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kube::Client;
+use http::Uri;
+use kube::Config;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -84,13 +85,20 @@ impl Proxy {
         Self { address, cuts, ages, way, held, ended }
     }
 
-    /// One in front of the tests' cluster, with a client that goes through it. `None` without one.
-    pub(crate) async fn to_cluster() -> Option<(Self, Client)> {
-        let mut config = crate::support::config().await?;
-        let target = config.cluster_url.authority().expect("an address").to_string();
+    /// One in front of a cluster, and how the cluster is reached through it.
+    pub(crate) async fn in_front_of(mut cluster: Config) -> (Self, Config) {
+        let target = cluster.cluster_url.authority().expect("an address").to_string();
         let proxy = Self::start(target).await;
-        config.cluster_url = format!("https://{}", proxy.address).parse().expect("an address");
-        Some((proxy, toolbus_pods::connect(config).expect("a client")))
+        cluster.cluster_url = format!("https://{}", proxy.address).parse().expect("an address");
+        (proxy, cluster)
+    }
+
+    /// A kubeconfig that leads through this proxy, of one that leads to `server`.
+    pub(crate) fn lead_through(&self, kubeconfig: &str, server: &Uri) -> String {
+        let server = server.to_string();
+        let server = server.trim_end_matches('/');
+        assert!(kubeconfig.contains(server), "{server} is not in the kubeconfig");
+        kubeconfig.replace(server, &format!("https://{}", self.address))
     }
 
     /// From now on.

@@ -14,6 +14,8 @@ use toolbus_pods::KubernetesRunner;
 use toolbus_pods::settings::KubernetesSettings;
 use toolbus_scripts::runner::{Ending, Outcome, Run, Runner, Script};
 
+use crate::proxy::Proxy;
+
 /// The tests' namespace. It stays between runs; the pods in it do not.
 pub(crate) const NAMESPACE: &str = "toolbus-test-scripts";
 /// How often an observer asks one question.
@@ -32,6 +34,14 @@ pub(crate) async fn config() -> Option<Config> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
     Some(config.expect("a configuration"))
+}
+
+impl Proxy {
+    /// One in front of the tests' cluster, with a client that goes through it. `None` without one.
+    pub(crate) async fn to_cluster() -> Option<(Self, Client)> {
+        let (proxy, through) = Self::in_front_of(config().await?).await;
+        Some((proxy, toolbus_pods::connect(through).expect("a client")))
+    }
 }
 
 pub(crate) async fn client() -> Option<Client> {
