@@ -15,8 +15,9 @@ use crate::pod_lifecycle::{OwnedPod, REQUEST_BACKOFF, REQUEST_BACKOFF_MAX};
 use crate::pod_spec::{self, MANAGER};
 use crate::requests::{REQUEST_TIMEOUT, with_retry, with_timeout};
 
-/// How long a script that has not started in its pod waits for the deletion of that pod.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
+/// How long a script that has not started in its pod waits for the deletion of that pod: longer
+/// than an API server is away that is started again.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Result of releasing a pod in which no script has started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

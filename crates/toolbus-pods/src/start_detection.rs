@@ -15,10 +15,12 @@ use toolbus_scripts::supervisor::protocol::{Report, ReportReader};
 
 use crate::errors;
 use crate::pod_watch::{ContainerEnd, PodFollower};
+use crate::requests::REQUEST_TIMEOUT;
 use crate::script_session::ScriptSession;
 
-/// How long reading the log may take, with all attempts.
-const LOG_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long reading the log may take, with all attempts: longer than an API server is away that is
+/// started again.
+const LOG_TIMEOUT: Duration = Duration::from_secs(45);
 /// The log is tried for so long even at the deadline: the outcome of a script that may run is worth
 /// it.
 const LOG_TIMEOUT_MIN: Duration = Duration::from_millis(300);
@@ -65,7 +67,8 @@ pub(crate) async fn detect_start(
     loop {
         // Asked first: once a container has ended, its log has all that there ever will be.
         let observed = follower.observed.borrow().clone();
-        let error = match timeout_at(deadline, read_log(session)).await {
+        let attempt_end = deadline.min(Instant::now() + REQUEST_TIMEOUT);
+        let error = match timeout_at(attempt_end, read_log(session)).await {
             Ok(Ok(log)) => return conclude_start(log, observed.container_end.as_ref()),
             // Its container is not there yet.
             Ok(Err(kube::Error::Api(status))) if status.code == 400 => {

@@ -194,7 +194,6 @@ async fn a_script_whose_pod_may_have_been_claimed_begins_in_no_other() {
             _ => Fate::Pass,
         }
     });
-    // For longer than the first manager tries.
     let source = "import time\nprint('once')\ntime.sleep(14)\nprint('whole')";
     let call = Run::alone("call_1");
     let again = same(&call, true);
