@@ -178,7 +178,7 @@ async fn whose_a_pod_is_that_the_cluster_does_not_tell_of_is_unknown() {
         let (name, start) = (pod.name.clone(), Instant::now());
         cluster.is_watching(Hearing::Deaf);
         assert_eq!(pod.release(start + left).await, ReleaseOutcome::Unknown);
-        assert!(start.elapsed() <= left.min(Duration::from_secs(6)), "{:?}", start.elapsed());
+        assert!(start.elapsed() <= left.min(Duration::from_secs(45)), "{:?}", start.elapsed());
         // Somebody takes it over meanwhile, and it is his as soon as there are answers again.
         cluster.take_over(&name, "another");
         cluster.is_watching(Hearing::Well);
