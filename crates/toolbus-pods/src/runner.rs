@@ -15,11 +15,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::packages::Requirements;
-use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script};
+use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script, wait_for_moment};
 use toolbus_scripts::supervisor::protocol::{self, ScriptLimits};
 use tracing::{Instrument as _, Span};
 
@@ -338,7 +338,7 @@ impl RunnerInner {
         if has_packages {
             call.package_set = tokio::select! {
                 set = self.ensure_packages(requirements, &run) => Some(set?),
-                () = self.starts_ended() => {
+                () = wait_for_moment(&self.starts_end) => {
                     let text = "this worker stops, and the packages were not installed yet";
                     return Err(Error::Busy(text.to_owned()));
                 }
@@ -346,16 +346,6 @@ impl RunnerInner {
         }
 
         self.start_fresh(&call).await
-    }
-
-    /// Waits until a planned stop keeps scripts from starting.
-    async fn starts_ended(&self) {
-        let mut starts_end = self.starts_end.subscribe();
-        let end = starts_end.wait_for(Option::is_some).await.ok().and_then(|end| *end);
-        match end {
-            Some(end) => sleep_until(end).await,
-            None => std::future::pending().await,
-        }
     }
 
     /// Runs a script that has not started anywhere. A pod that is lost before its script starts is

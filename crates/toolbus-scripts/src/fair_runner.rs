@@ -15,9 +15,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use crate::runner::{Error, Outcome, Run, Runner, Script, wait_for_permit};
+use crate::runner::{Error, Outcome, Run, Runner, Script, wait_for_moment, wait_for_permit};
 
 /// Limits on the scripts of all agents and of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,12 +125,7 @@ impl FairRunner {
 
     /// Waits until calls may no longer wait for their turn.
     async fn queue_closed(&self) {
-        let mut queue_end = self.queue_end.subscribe();
-        let end = queue_end.wait_for(Option::is_some).await.ok().and_then(|end| *end);
-        match end {
-            Some(end) => sleep_until(end).await,
-            None => std::future::pending().await,
-        }
+        wait_for_moment(&self.queue_end).await;
     }
 
     async fn wait_for_turn<'a>(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 pub use toolbus_bus::Deadline;
 pub use toolbus_bus::responder::CallKey;
@@ -244,6 +245,15 @@ pub struct Outcome {
     pub usage: Option<Usage>,
     /// What it left in its output folder; nothing unless it ended by itself.
     pub produced: Produced,
+}
+
+/// Waits for a moment that may be set at any time, for ever where it never is.
+pub async fn wait_for_moment(moment: &watch::Sender<Option<Instant>>) {
+    let mut moment = moment.subscribe();
+    match moment.wait_for(Option::is_some).await.ok().and_then(|moment| *moment) {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Why a script was not started, or its outcome could not be had.

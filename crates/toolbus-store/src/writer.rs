@@ -78,6 +78,10 @@ impl Transaction {
         self.notices.insert(part);
     }
 
+    fn is_sqlite(&self) -> bool {
+        matches!(self.location, Location::Sqlite(_))
+    }
+
     async fn run(&mut self, sql: &'static str) -> Result<(), Error> {
         sqlx::raw_sql(sql).execute(&mut self.connection).await?;
         Ok(())
@@ -239,12 +243,6 @@ impl Writer {
             Err(_) => false,
         };
         is_usable.then_some(transaction)
-    }
-}
-
-impl Transaction {
-    fn is_sqlite(&self) -> bool {
-        matches!(self.location, Location::Sqlite(_))
     }
 }
 

@@ -47,6 +47,7 @@ impl Manager {
             .env("TOOLBUS_KUBERNETES__WARM__SIZE", warm.to_string())
             .start()?;
         service.ready(READY_WITHIN).await?;
+
         let mut config = Config::new(broker)?;
         config.start = Start::Within(READY_WITHIN);
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;

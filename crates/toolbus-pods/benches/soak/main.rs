@@ -42,12 +42,14 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut report = Report::new("soak");
     let vhost = runtime.block_on(toolbus_testkit::rabbit::vhost()).context("there is no broker")?;
     let broker = vhost.amqp_url();
+
     for (place, runs) in arguments.shares() {
         match place {
             Place::Local => runtime.block_on(local::soak(&mut report, &broker, runs))?,
             Place::Pods => runtime.block_on(pods::soak(&mut report, &broker, runs))?,
         }
     }
+
     report.note(format!(
         "Every {}th script asks for numpy, pandas and matplotlib, which the runner installs; the \
          others use the standard library alone. Each has an answer of its own, which is compared. \

@@ -77,6 +77,7 @@ impl Manager {
             .env("TOOLBUS_AGENTS__MAX_CONCURRENT", &at_once)
             .start()?;
         service.ready(READY_WITHIN).await?;
+
         let mut config = Config::new(broker)?;
         config.start = Start::Within(READY_WITHIN);
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;

@@ -25,9 +25,8 @@ pub(crate) struct Tally {
     scientific: Rounds,
     ordinary: Rounds,
     faults: BTreeMap<String, usize>,
-    count: usize,
     took: Duration,
-    /// How many scripts are answered, for whoever looks on meanwhile.
+    /// How many scripts are answered, also for whoever looks on meanwhile.
     answered: Arc<AtomicUsize>,
 }
 
@@ -54,7 +53,11 @@ impl Tally {
 
     /// Runs the others.
     pub(crate) async fn go_on(&mut self, manager: &Manager, runs: Runs) {
-        self.run(manager, self.count..runs.count, runs.at_once).await;
+        self.run(manager, self.count()..runs.count, runs.at_once).await;
+    }
+
+    fn count(&self) -> usize {
+        self.answered.load(Ordering::Relaxed)
     }
 
     async fn run(&mut self, manager: &Manager, numbers: std::ops::Range<usize>, at_once: u16) {
@@ -64,6 +67,7 @@ impl Tally {
             let asked = Instant::now();
             (number, manager.judge(script(number)).await, asked.elapsed())
         };
+
         let mut answers = stream::iter(numbers).map(one).buffer_unordered(at_once.into());
         while let Some((number, answer, took)) = answers.next().await {
             let latencies = if number.is_multiple_of(SCIENTIFIC_EVERY) {
@@ -72,15 +76,15 @@ impl Tally {
                 &mut ordinary
             };
             latencies.add(took);
-            self.count += 1;
-            self.answered.store(self.count, Ordering::Relaxed);
+            let count = self.answered.fetch_add(1, Ordering::Relaxed) + 1;
             if let Err(fault) = answer {
                 self.add_fault(manager, fault);
             }
-            if self.count.is_multiple_of(TOLD_EVERY) {
-                eprintln!("{}: {} scripts", manager.runner, self.count);
+            if count.is_multiple_of(TOLD_EVERY) {
+                eprintln!("{}: {count} scripts", manager.runner);
             }
         }
+
         for (rounds, latencies) in
             [(&mut self.ordinary, ordinary), (&mut self.scientific, scientific)]
         {
@@ -102,8 +106,9 @@ impl Tally {
     /// Tells what came of them.
     pub(crate) fn report(self, report: &mut Report, runner: &str) {
         let failed: usize = self.faults.values().sum();
-        let rate = self.count as f64 / self.took.as_secs_f64();
-        report.add(Row::new(format!("{runner}: scripts"), "", one(self.count as f64)));
+        let count = self.count() as f64;
+        let rate = count / self.took.as_secs_f64();
+        report.add(Row::new(format!("{runner}: scripts"), "", one(count)));
         report.add(zero(format!("{runner}: failures"), failed as f64));
         for (cause, count) in self.faults {
             report.add(zero(format!("{runner}: failures, {cause}"), count as f64));

@@ -130,37 +130,15 @@ for name, agent in ('a', 'me'), ('b', 'me'), ('c', 'another'):
     with open(os.path.join(SETS, name, AGENT), 'w') as file: file.write(agent)
 ";
     let check = |sets: &[(&str, u32)], code: &str, expected: &str| {
-        let told = with_installer(
-            sets,
-            &format!(
-                "{agents}{code}check_room()
-print('room')"
-            ),
-        );
+        let told = with_installer(sets, &format!("{agents}{code}check_room()\nprint('room')"));
         assert!(told.contains(expected), "{told}");
     };
-    check(
-        &[("a", 30), ("b", 19), ("c", 45)],
-        "",
-        "room
-",
-    );
+    check(&[("a", 30), ("b", 19), ("c", 45)], "", "room\n");
     check(&[("a", 30), ("b", 20), ("c", 0)], "", "all of the 50 bytes of one agent");
-    check(
-        &[("a", 0), ("b", 49), ("c", 50), ("d", 0)],
-        "",
-        "room
-",
-    );
+    check(&[("a", 0), ("b", 49), ("c", 50), ("d", 0)], "", "room\n");
     // What it has not used for long counts for nobody.
-    let old = "os.utime(os.path.join(SETS, 'a'), (0, 0))
-";
-    check(
-        &[("a", 30), ("b", 20), ("c", 0)],
-        old,
-        "room
-",
-    );
+    let old = "os.utime(os.path.join(SETS, 'a'), (0, 0))\n";
+    check(&[("a", 30), ("b", 20), ("c", 0)], old, "room\n");
 }
 
 /// Another packages pod removes what this one has just listed.
