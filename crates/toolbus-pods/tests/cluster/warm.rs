@@ -101,10 +101,11 @@ async fn the_next_pod_is_asked_for_right_after_a_claim() {
         run(&runner, "import time\ntime.sleep(0.4)").await;
         runner.idle().await;
         let mut changes = fault_proxy.changes();
-        // The claim is made again where the cluster itself changed the pod, and the next pod may be
-        // born, and eased, before this one is gone.
+        // The claim and the deletion are made again where the cluster itself changed the pod, and the
+        // next pod may be born, and eased, before this one is gone.
         let mut is_claimed = false;
         changes.retain(|change| change != "patch pods" || !mem::replace(&mut is_claimed, true));
+        changes.dedup_by(|change, previous| change == previous && change == "delete pods");
         assert_eq!(changes, ["patch pods", "create pods", "delete pods"], "{round}");
         assert_eq!(runner.warm().hits, round);
     }
