@@ -6,6 +6,7 @@
 //! [`crate::invoker`]. A gate refuses with a typed error; it never panics and never answers with
 //! text for a program to read.
 
+mod approved;
 mod arguments;
 mod charge_budget;
 mod check_schema;
@@ -22,6 +23,7 @@ use serde_json::Value;
 use toolbus_bus::Deadline;
 
 use crate::call::{Call, CallError};
+use crate::policy::ApprovalDemand;
 use crate::registry::ToolEntry;
 use crate::subject::Subject;
 
@@ -30,6 +32,7 @@ pub(crate) use charge_budget::charge_budget;
 pub(crate) use look_up::look_up;
 pub(crate) use resolve::resolve_subject;
 
+pub use approved::Approved;
 pub use check_schema::FitsSchema;
 pub use permission::Permission;
 pub use still_wanted::StillWanted;
@@ -46,6 +49,9 @@ pub struct Passage {
     pub arguments: Value,
     /// When the caller stops waiting. It bounds the gates; the tool has its own time.
     pub caller_deadline: Deadline,
+    /// The approval that the policy demands, until it is given: whoever gets it takes this away. A
+    /// call that still has it at the end of the gates is refused.
+    pub approval: Option<ApprovalDemand>,
     held: Vec<Box<dyn Any + Send>>,
 }
 
@@ -58,7 +64,7 @@ impl Passage {
         arguments: Value,
     ) -> Self {
         let caller_deadline = call.time.caller_deadline_or_default();
-        Self { call, entry, subject, arguments, caller_deadline, held: Vec::new() }
+        Self { call, entry, subject, arguments, caller_deadline, approval: None, held: Vec::new() }
     }
 
     /// Keeps something until the call has ended and is recorded: a permit, a lease, a pin.

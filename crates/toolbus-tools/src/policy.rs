@@ -1,6 +1,7 @@
 //! Policies: who may call what.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::scope::Scope;
 use crate::subject::Subject;
@@ -20,8 +21,19 @@ pub struct PolicyRequest<'a> {
 pub enum Decision {
     /// It may run.
     Allow,
+    /// It may once somebody has approved just this call.
+    Ask(ApprovalDemand),
     /// It may not, for a reason that the caller is told.
     Deny(Cow<'static, str>),
+}
+
+/// Why a call needs an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalDemand {
+    /// The rule that says so, by the name that its operator knows it by.
+    pub rule: Arc<str>,
+    /// Why, for whoever is asked.
+    pub reason: Cow<'static, str>,
 }
 
 /// Decides which calls may run. It is asked for each call and for each read, and answers at once:

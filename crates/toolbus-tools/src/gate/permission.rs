@@ -9,7 +9,7 @@ use super::{Gate, Passage, Verdict};
 use crate::call::CallError;
 use crate::policy::{Decision, Policy, PolicyRequest};
 
-/// Refuses calls that the policy denies.
+/// Refuses calls that the policy denies, and marks those that it wants approved.
 pub struct Permission(pub Arc<dyn Policy>);
 
 impl Gate for Permission {
@@ -21,6 +21,10 @@ impl Gate for Permission {
         let request = PolicyRequest { scope: &passage.call.scope, subject: &passage.subject };
         Verdict::Now(match self.0.decide(&request) {
             Decision::Allow => Ok(()),
+            Decision::Ask(demand) => {
+                passage.approval = Some(demand);
+                Ok(())
+            }
             Decision::Deny(reason) => {
                 let id = &passage.subject.id;
                 Err(CallError::new(ErrorCode::Denied, format!("'{id}' is not allowed: {reason}")))

@@ -7,7 +7,7 @@ use opentelemetry::metrics::Meter;
 use super::record::Recorder;
 use super::shape::{Shape, TruncateOutput};
 use super::{Invoker, InvokerInner};
-use crate::gate::{FitsSchema, Gate, Permission, StillWanted};
+use crate::gate::{Approved, FitsSchema, Gate, Permission, StillWanted};
 use crate::grant::GrantKey;
 use crate::observe::Observe;
 use crate::policy::{AllowAll, Policy};
@@ -103,6 +103,7 @@ impl InvokerBuilder {
 fn ordered_gates(policy: Arc<dyn Policy>, added: Vec<Box<dyn Gate>>) -> Vec<Box<dyn Gate>> {
     let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(FitsSchema)];
     gates.extend(added);
+    gates.push(Box::new(Approved));
     gates.push(Box::new(StillWanted));
     gates
 }

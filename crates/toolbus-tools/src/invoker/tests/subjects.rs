@@ -4,8 +4,9 @@ use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::*;
 use crate::budget::Budget;
+use crate::gate::{Gate, Passage, Verdict};
 use crate::id::ToolId;
-use crate::policy::{Decision, PolicyRequest};
+use crate::policy::{ApprovalDemand, Decision, PolicyRequest};
 use crate::registry::Offer;
 use crate::subject::Subject;
 use crate::tool::{Annotations, Risk};
@@ -58,6 +59,41 @@ async fn the_policy_decides_about_the_tool_that_is_really_called() {
     }
     let output = invoker.invoke(through(scope(), "list_repos")).await.unwrap();
     assert_eq!(output.content.as_deref(), Some("mcp:github/list_repos"));
+}
+
+/// A gate that approves of what is not to be deleted.
+struct Approver;
+
+impl Gate for Approver {
+    fn name(&self) -> &'static str {
+        "approval"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let id = passage.subject.id.as_str();
+        passage.approval.take_if(|demand| &*demand.rule == "all" && !id.contains("delete"));
+        Verdict::Now(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_needs_an_approval_runs_only_with_it() {
+    let ask = |_: &PolicyRequest<'_>| {
+        Decision::Ask(ApprovalDemand { rule: "all".into(), reason: "to be seen".into() })
+    };
+    let alone = gateway().policy(ask).build();
+    let approving = gateway().policy(ask).gate(Approver).build();
+    let refused = [(&alone, "list_repos"), (&alone, "delete_repo"), (&approving, "delete_repo")];
+    for (invoker, tool) in refused {
+        let error = invoker.invoke(through(scope(), tool)).await.unwrap_err();
+        assert_eq!((error.code, error.execution), (ErrorCode::Denied, Execution::NotStarted));
+        let expected = format!(
+            "'mcp:github/{tool}' needs an approval (to be seen), and nobody can be asked for it \
+             here: rule 'all'"
+        );
+        assert_eq!(error.message, expected);
+    }
+    assert!(approving.invoke(through(scope(), "list_repos")).await.is_ok());
 }
 
 #[tokio::test]
