@@ -77,7 +77,7 @@ pub(crate) struct SandboxStreams {
 
 impl Launcher {
     /// Starts a sandbox and waits until its supervisor answers. `message` is sent to it at once, so
-    /// that it is busy with that meanwhile.
+    /// that it is busy with that meanwhile; it may be empty.
     ///
     /// # Errors
     /// [`Error::Failed`] and [`Error::Cancelled`]; nothing of the sandbox is left then.
@@ -195,6 +195,11 @@ impl RunningSandbox {
             inside.extend(child_ids(first)?);
         }
         group.attach_processes(inside).await
+    }
+
+    /// Whether it still waits. One that has ended by itself will run nothing.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.bwrap.try_wait(), Ok(None))
     }
 
     /// Kills everything inside and waits until the last process has exited.

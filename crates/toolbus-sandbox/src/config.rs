@@ -22,6 +22,8 @@ pub struct Config {
     pub max_waiting: usize,
     /// How long a sandbox may take until the script itself starts.
     pub start_timeout: Duration,
+    /// Whether a sandbox is started ahead for the next script. It takes some ten mebibytes.
+    pub keep_ready: bool,
     /// How memory is measured and bounded.
     pub memory_accounting: MemoryAccounting,
     /// The user and group id that a service running as root becomes for its scripts: never 0.
@@ -95,6 +97,7 @@ impl Default for Config {
             max_concurrent: 4,
             max_waiting: 16,
             start_timeout: Duration::from_secs(10),
+            keep_ready: true,
             memory_accounting: MemoryAccounting::Automatic,
             unprivileged_id: 65534,
             packages: PackagesConfig::default(),

@@ -2,16 +2,21 @@
 //!
 //! Invariants: never more scripts at a time than configured, and a bounded number waiting; a run
 //! whose future was dropped is killed and cleaned up all the same, by its own tracked task; what a
-//! run holds is given back when its sandbox has ended, which may be a moment after its outcome.
+//! run holds is given back when its sandbox has ended, which may be a moment after its outcome; a
+//! sandbox runs one script.
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::packages::Requirements;
 use toolbus_scripts::runner::{Error, Outcome, Run, Script};
-use toolbus_scripts::supervisor::protocol::ScriptLimits;
+use toolbus_scripts::supervisor::protocol::{
+    ScriptLimits, go_message, prepare_message, start_message,
+};
 
 use crate::bubblewrap::{LaunchSpec, Launcher, RunningSandbox};
 use crate::cgroup::{CgroupHierarchy, ControlGroup};
@@ -41,7 +46,15 @@ pub(crate) struct ScriptEngine {
     admitted: Arc<Semaphore>,
     /// Permits for scripts that run.
     running: Arc<Semaphore>,
+    /// Started ahead for the next script that needs no packages.
+    ready: Mutex<Option<ReadySandbox>>,
     tasks: TaskTracker,
+}
+
+/// A sandbox whose supervisor waits for a script, ended when this is dropped.
+struct ReadySandbox {
+    sandbox: RunningSandbox,
+    group: Option<ControlGroup>,
 }
 
 /// What a run holds.
@@ -61,6 +74,7 @@ impl ScriptEngine {
             deps,
             admitted: Arc::new(Semaphore::new(concurrent + waiting)),
             running: Arc::new(Semaphore::new(concurrent)),
+            ready: Mutex::new(None),
             tasks: TaskTracker::new(),
         }
     }
@@ -108,7 +122,7 @@ impl ScriptEngine {
     }
 
     async fn run_admitted(
-        &self,
+        self: &Arc<Self>,
         script: Script,
         requirements: &Requirements,
         run: Run,
@@ -132,33 +146,90 @@ impl ScriptEngine {
     }
 
     async fn run_sandboxed(
-        &self,
+        self: &Arc<Self>,
         script: &Script,
         run: Run,
         held: &mut RunResources,
     ) -> Result<Outcome, Error> {
-        let EngineDeps { config, launcher, base, program, hierarchy, .. } = &self.deps;
-        let group = hierarchy.as_ref().map(CgroupHierarchy::create_group).transpose();
-        held.group = group.map_err(|error| Error::Failed(error.to_string()))?;
-        let group = held.group.as_ref();
+        let is_plain = held.lease.is_none();
+        let ready = if is_plain { self.take_ready() } else { None };
 
-        let memory_bytes = if group.is_some() { 0 } else { config.limits.memory_bytes };
-        let limits = run::script_limits(&config.limits, script.timeout, memory_bytes);
-        let packages = held.lease.as_ref().map(PackageLease::source);
-        let order = ScriptRun {
-            spec: LaunchSpec {
-                options: recipe::script_options(base, packages, group),
-                program,
-                group,
-                by: run.start_deadline().min(Instant::now() + config.start_timeout),
-                cancelled: &run.cancelled,
-            },
-            limits: ScriptLimits { packages: u32::from(packages.is_some()), ..limits },
-            script,
-            live: run.live,
+        let request = if let Some(ready) = ready {
+            held.group = ready.group;
+            held.sandbox = Some(ready.sandbox);
+            start_message(&self.script_limits(script, held), script)
+        } else {
+            held.group = self.create_group()?;
+            let preparation = prepare_message(&self.script_limits(script, held), script);
+            let by = run.start_deadline().min(Instant::now() + self.deps.config.start_timeout);
+            let launched = self.launch(held, by, &run.cancelled, &preparation).await?;
+            held.sandbox = Some(launched);
+            go_message()
         };
 
-        run::run_script(launcher, order, &mut held.sandbox).await
+        if is_plain && self.deps.config.keep_ready {
+            self.tasks.spawn(Arc::clone(self).prepare_ready());
+        }
+        let Some(sandbox) = &mut held.sandbox else {
+            return Err(Error::Failed("no sandbox was started".to_owned()));
+        };
+        let run = ScriptRun {
+            request,
+            timeout: script.timeout,
+            live: run.live,
+            cancelled: &run.cancelled,
+            group: held.group.as_ref(),
+        };
+        run::run_script(run, sandbox).await
+    }
+
+    fn create_group(&self) -> Result<Option<ControlGroup>, Error> {
+        let group = self.deps.hierarchy.as_ref().map(CgroupHierarchy::create_group).transpose();
+        group.map_err(|error| Error::Failed(error.to_string()))
+    }
+
+    fn script_limits(&self, script: &Script, held: &RunResources) -> ScriptLimits {
+        let limits = &self.deps.config.limits;
+        let memory_bytes = if held.group.is_some() { 0 } else { limits.memory_bytes };
+        let limits = run::script_limits(limits, script.timeout, memory_bytes);
+        ScriptLimits { packages: u32::from(held.lease.is_some()), ..limits }
+    }
+
+    async fn launch(
+        &self,
+        held: &RunResources,
+        by: Instant,
+        cancelled: &CancellationToken,
+        message: &[u8],
+    ) -> Result<RunningSandbox, Error> {
+        let EngineDeps { launcher, base, program, .. } = &self.deps;
+        let packages = held.lease.as_ref().map(PackageLease::source);
+        let group = held.group.as_ref();
+        let options = recipe::script_options(base, packages, group);
+        launcher.launch(LaunchSpec { options, program, group, by, cancelled }, message).await
+    }
+
+    /// The sandbox that waits for a script, unless it has ended by itself.
+    fn take_ready(&self) -> Option<ReadySandbox> {
+        let mut ready = self.ready.lock().take()?;
+        ready.sandbox.is_alive().then_some(ready)
+    }
+
+    /// Starts the sandbox of the next script. Where that fails, the next script starts its own, and
+    /// says why that failed.
+    async fn prepare_ready(self: Arc<Self>) {
+        let by = Instant::now() + self.deps.config.start_timeout;
+        let started = async {
+            let held = RunResources { group: self.create_group()?, ..RunResources::default() };
+            let sandbox = self.launch(&held, by, &CancellationToken::new(), &[]).await?;
+            Ok::<_, Error>(ReadySandbox { sandbox, group: held.group })
+        };
+
+        match started.await {
+            // Of two that were started at once, one is not needed.
+            Ok(ready) => drop(self.ready.lock().replace(ready)),
+            Err(error) => tracing::debug!(%error, "could not start a sandbox ahead of its script"),
+        }
     }
 }
 

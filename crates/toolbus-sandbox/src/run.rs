@@ -2,37 +2,36 @@
 
 use std::time::Duration;
 
-use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Script};
-use toolbus_scripts::supervisor::protocol::{ScriptLimits, go_message, prepare_message};
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome};
+use toolbus_scripts::supervisor::protocol::ScriptLimits;
 use toolbus_scripts::supervisor::{Session, SessionEnd};
 
-use crate::bubblewrap::{LaunchSpec, Launcher, RunningSandbox};
+use crate::bubblewrap::RunningSandbox;
 use crate::cgroup::ControlGroup;
 use crate::config::Limits;
 
 /// A script to run, and how.
 pub(crate) struct ScriptRun<'a> {
-    pub(crate) spec: LaunchSpec<'a>,
-    pub(crate) limits: ScriptLimits,
-    pub(crate) script: &'a Script,
+    /// What makes the supervisor start it.
+    pub(crate) request: Bytes,
+    pub(crate) timeout: Duration,
     pub(crate) live: Option<LiveOutput>,
+    pub(crate) cancelled: &'a CancellationToken,
+    /// The control group of its sandbox.
+    pub(crate) group: Option<&'a ControlGroup>,
 }
 
 /// Runs a script to its end. None of its processes is left then, but where the supervisor itself
-/// reported the end, it and bubblewrap are still to be ended: they are left in `sandbox`.
+/// reported the end, it and bubblewrap are still to be ended.
 pub(crate) async fn run_script(
-    launcher: &Launcher,
     run: ScriptRun<'_>,
-    sandbox: &mut Option<RunningSandbox>,
+    sandbox: &mut RunningSandbox,
 ) -> Result<Outcome, Error> {
-    let (group, cancelled) = (run.spec.group, run.spec.cancelled);
-    let message = prepare_message(&run.limits, run.script);
-    let sandbox = sandbox.insert(launcher.launch(run.spec, &message).await?);
-    drop(message);
-
-    let session = Session { timeout: run.script.timeout, cancelled };
-    let streams = &mut sandbox.streams;
-    let end = session.run(go_message(), streams, &mut sandbox.reports, run.live).await;
+    let ScriptRun { request, timeout, live, cancelled, group } = run;
+    let session = Session { timeout, cancelled };
+    let end = session.run(request, &mut sandbox.streams, &mut sandbox.reports, live).await;
     if let Ok(SessionEnd::Reported(outcome)) = end {
         return Ok(outcome);
     }

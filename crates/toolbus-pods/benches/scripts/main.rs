@@ -12,6 +12,7 @@ mod connect;
 mod ends;
 mod flood;
 mod idle;
+mod local;
 mod manager;
 mod refill;
 mod warm;
@@ -41,6 +42,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let runtime = runtime()?;
     let mut report = Report::new("scripts");
+    if is_wanted("local") {
+        runtime.block_on(local::measure(&mut report))?;
+    }
     let cluster = runtime.block_on(Cluster::connect())?;
     if let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost()) {
         let broker = vhost.amqp_url();

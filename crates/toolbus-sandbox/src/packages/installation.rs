@@ -8,6 +8,7 @@ use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::{Error, Script};
+use toolbus_scripts::supervisor::protocol::{go_message, prepare_message};
 
 use super::{InstallDeadline, PackageInstaller, cache, installer};
 use crate::bubblewrap::LaunchSpec;
@@ -45,23 +46,26 @@ impl PackageInstaller {
             Limits { file_bytes: self.config.packages.set_bytes, ..self.config.limits.clone() };
         let script = self.install_script(requirements, limit);
 
+        let limits = run::script_limits(&limits, script.timeout, INSTALLER_MEMORY_BYTES);
+        let spec = LaunchSpec {
+            options: recipe::installer_options(&self.base, &target),
+            program: &self.program,
+            group: None,
+            by: Instant::now() + self.config.start_timeout,
+            cancelled: &too_large,
+        };
+        let mut sandbox = self.launcher.launch(spec, &prepare_message(&limits, &script)).await?;
         let order = ScriptRun {
-            spec: LaunchSpec {
-                options: recipe::installer_options(&self.base, &target),
-                program: &self.program,
-                group: None,
-                by: Instant::now() + self.config.start_timeout,
-                cancelled: &too_large,
-            },
-            limits: run::script_limits(&limits, script.timeout, INSTALLER_MEMORY_BYTES),
-            script: &script,
+            request: go_message(),
+            timeout: script.timeout,
             live: None,
+            cancelled: &too_large,
+            group: None,
         };
 
         let mut ticks = time::interval(SIZE_CHECK_INTERVAL);
-        let mut sandbox = None;
         let outcome = {
-            let mut running = Box::pin(run::run_script(&self.launcher, order, &mut sandbox));
+            let mut running = Box::pin(run::run_script(order, &mut sandbox));
             loop {
                 tokio::select! {
                     outcome = &mut running => break outcome,
@@ -79,9 +83,7 @@ impl PackageInstaller {
         };
 
         // Nothing changes the tree any more.
-        if let Some(sandbox) = &mut sandbox {
-            sandbox.end().await.map_err(failed)?;
-        }
+        sandbox.end().await.map_err(failed)?;
         // The outcome says only that it was cancelled.
         if too_large.is_cancelled() && !cancelled.is_cancelled() {
             let limit = self.config.packages.set_bytes;

@@ -5,11 +5,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use toolbus_sandbox::Sandbox;
+use toolbus_sandbox::{Config, Sandbox};
 use toolbus_scripts::runner::{Ending, Runner};
 
 use crate::support::{
-    block_on, children, config, descriptors, is_alone, probe, processes_with, run, run_for,
+    block_on, check, children, config, descriptors, is_alone, probe, processes_with, run, run_for,
     sandbox, script, unwatched,
 };
 
@@ -64,7 +64,9 @@ async fn count() {
     }
 
     sandbox.idle().await;
-    let before = (descriptors(), children(), leftovers());
+    // One sandbox waits for the next script.
+    let held = || (descriptors(), children().len(), leftovers().len());
+    let before = held();
 
     for round in 0..50 {
         let runs = kinds.each_ref().map(|(source, _)| run(&sandbox, source));
@@ -89,7 +91,60 @@ async fn count() {
     // The kernel may keep a group for a moment; the next run removes it.
     run(&sandbox, "print(1)").await;
     sandbox.idle().await;
-    assert_eq!((descriptors(), children(), leftovers()), before);
+    assert_eq!(held(), before);
+}
+
+/// How long ago the first process of its sandbox started, in hundredths of a second.
+const AGE_OF_THE_SANDBOX: &str = "with open('/proc/uptime') as uptime, open('/proc/1/stat') as first:
+    print(int(float(uptime.read().split()[0]) * 100) - int(first.read().rsplit(')')[-1].split()[19]))";
+
+#[tokio::test]
+async fn a_sandbox_waits_for_the_next_script_and_runs_no_other() {
+    let Some(sandbox) = probe(config()).await else { return };
+    sandbox.idle().await;
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let aged = run(&sandbox, AGE_OF_THE_SANDBOX).await;
+        let age: u32 = aged.output.text.trim().parse().expect("an age");
+        assert!(age >= 40, "{age}");
+        // The next one is another.
+        sandbox.idle().await;
+    }
+
+    let cold = Config { keep_ready: false, ..config() };
+    let Some(cold) = probe(cold).await else { return };
+    cold.idle().await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let aged = run(&cold, AGE_OF_THE_SANDBOX).await;
+    let age: u32 = aged.output.text.trim().parse().expect("an age");
+    assert!(age < 40, "{age}");
+}
+
+/// Whoever may end the service's processes, such as the kernel, may end the one that waits.
+#[test]
+fn a_sandbox_that_ended_while_it_waited_is_missed_by_nobody() {
+    const NAME: &str = "life::a_sandbox_that_ended_while_it_waited_is_missed_by_nobody";
+    if !is_alone(NAME) {
+        return;
+    }
+
+    block_on(async {
+        let Some(sandbox) = probe(config()).await else { return };
+        sandbox.idle().await;
+        let [waiting] = &children()[..] else { panic!("{:?}", children()) };
+        let killed = Command::new("kill").args(["-9", waiting]).status().expect("kill");
+        assert!(killed.success());
+        until("it has ended", || state_of(waiting) == Some('Z')).await;
+        check(&sandbox, "print(1)", "1\n", Ending::Exited(0)).await;
+        drop(sandbox);
+        until("none is left", || children().is_empty()).await;
+    });
+}
+
+/// The state of a process, as the kernel has it: `Z` once it has ended.
+fn state_of(pid: &str) -> Option<char> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    line.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Control groups, temporary folders and mounts that carry our name.
