@@ -10,11 +10,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use toolbus_tools::SecretFinder;
 use toolbus_wire::message::Secret;
-
-mod finder;
-
-pub(crate) use finder::Finder;
 
 /// Shorter values are not erased from texts: `1` or `info` is no secret, and erasing it would
 /// only make the text unreadable.
@@ -40,7 +37,7 @@ struct LearnedSecrets {
     file_values: Vec<Secret>,
     file_credentials: Vec<Secret>,
     /// Finds these and the configured credentials.
-    finder: Option<Arc<Finder>>,
+    finder: Option<Arc<SecretFinder>>,
 }
 
 impl Eraser {
@@ -54,12 +51,13 @@ impl Eraser {
     /// The same eraser, of which these values are credentials.
     pub(crate) fn with_credentials(mut self, values: impl IntoIterator<Item = Secret>) -> Self {
         self.credentials = values.into_iter().filter(is_long_enough).collect();
-        self.learned.write().finder = Finder::new(self.credentials.iter()).map(Arc::new);
+        self.learned.write().finder =
+            SecretFinder::new(self.credentials.iter().map(Secret::expose)).map(Arc::new);
         self
     }
 
     /// What finds credentials in whole messages; none where there are no credentials.
-    pub(crate) fn finder(&self) -> Option<Arc<Finder>> {
+    pub(crate) fn finder(&self) -> Option<Arc<SecretFinder>> {
         self.learned.read().finder.clone()
     }
 
@@ -113,7 +111,7 @@ impl Eraser {
 impl LearnedSecrets {
     fn update_finder(&mut self, configured: &[Secret]) {
         let all = configured.iter().chain(&self.file_credentials).chain(&self.secrets);
-        self.finder = Finder::new(all).map(Arc::new);
+        self.finder = SecretFinder::new(all.map(Secret::expose)).map(Arc::new);
     }
 }
 

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::runtime::{self, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +56,8 @@ pub(crate) struct ScriptEngine {
 struct ReadySandbox {
     sandbox: RunningSandbox,
     group: Option<ControlGroup>,
+    /// Whose streams it has.
+    runtime: runtime::Id,
 }
 
 /// What a run holds.
@@ -209,10 +212,12 @@ impl ScriptEngine {
         launcher.launch(LaunchSpec { options, program, group, by, cancelled }, message).await
     }
 
-    /// The sandbox that waits for a script, unless it has ended by itself.
+    /// The sandbox that waits for a script, unless it has ended by itself, or is another runtime's,
+    /// which may be gone.
     fn take_ready(&self) -> Option<ReadySandbox> {
         let mut ready = self.ready.lock().take()?;
-        ready.sandbox.is_alive().then_some(ready)
+        let is_ours = ready.runtime == Handle::current().id();
+        (is_ours && ready.sandbox.is_alive()).then_some(ready)
     }
 
     /// Starts the sandbox of the next script. Where that fails, the next script starts its own, and
@@ -222,7 +227,8 @@ impl ScriptEngine {
         let started = async {
             let held = RunResources { group: self.create_group()?, ..RunResources::default() };
             let sandbox = self.launch(&held, by, &CancellationToken::new(), &[]).await?;
-            Ok::<_, Error>(ReadySandbox { sandbox, group: held.group })
+            let runtime = Handle::current().id();
+            Ok::<_, Error>(ReadySandbox { sandbox, group: held.group, runtime })
         };
 
         match started.await {

@@ -23,6 +23,7 @@ use serde_json::Value;
 use toolbus_bus::Deadline;
 
 use crate::call::{Call, CallError};
+use crate::credentials::Credentials;
 use crate::policy::ApprovalDemand;
 use crate::registry::ToolEntry;
 use crate::subject::Subject;
@@ -52,6 +53,8 @@ pub struct Passage {
     /// The approval that the policy demands, until it is given: whoever gets it takes this away. A
     /// call that still has it at the end of the gates is refused.
     pub approval: Option<ApprovalDemand>,
+    /// What the tool is run with, where the last gate has found something.
+    pub credentials: Credentials,
     held: Vec<Box<dyn Any + Send>>,
 }
 
@@ -64,7 +67,16 @@ impl Passage {
         arguments: Value,
     ) -> Self {
         let caller_deadline = call.time.caller_deadline_or_default();
-        Self { call, entry, subject, arguments, caller_deadline, approval: None, held: Vec::new() }
+        Self {
+            call,
+            entry,
+            subject,
+            arguments,
+            caller_deadline,
+            approval: None,
+            credentials: Credentials::default(),
+            held: Vec::new(),
+        }
     }
 
     /// Keeps something until the call has ended and is recorded: a permit, a lease, a pin.

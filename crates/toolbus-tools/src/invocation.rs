@@ -12,6 +12,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::call::{Arguments, Call, CallTime, Outcome};
 use crate::call_error::CallError;
+use crate::credentials::Credentials;
 use crate::grant::Permit;
 use crate::id::{CallId, ToolName};
 use crate::invoker::{Invoker, InvokerInner};
@@ -35,6 +36,8 @@ pub struct Invocation {
     pub arguments: Map<String, Value>,
     /// Who calls, and within which bounds.
     pub scope: Arc<Scope>,
+    /// What it may be run with, and tell nobody.
+    pub credentials: Credentials,
     /// Deadline, cancellation, progress and questions.
     pub context: CallContext,
     /// Makes calls of its own.

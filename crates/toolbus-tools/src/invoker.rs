@@ -24,6 +24,7 @@ use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
 use crate::call::{Arguments, Call, CallError, InnerCalls, Invocation, Outcome};
+use crate::credentials::{erase_outcome, erase_progress};
 use crate::gate::{
     Gate, Passage, Verdict, charge_budget, look_up, read_arguments, resolve_subject,
 };
@@ -176,18 +177,20 @@ impl Invoker {
         entry: &ToolEntry,
         recording: &Recording<'_>,
     ) -> Outcome {
-        let Passage { call, subject, arguments, .. } = passage;
+        let Passage { call, subject, arguments, credentials, .. } = passage;
         let Value::Object(arguments) = arguments else {
             return Err(CallError::invalid_arguments("arguments must be a JSON object"));
         };
         let extension = entry.executor.extension(&arguments);
         let deadline = call.time.execution_deadline(entry.timeout(&arguments), extension);
-        let context = CallContext {
-            deadline,
-            cancelled: call.cancelled,
-            progress: recording.stamp_progress(call.progress),
-            asker: call.asker,
+        let finder = credentials.finder().map(Arc::new);
+        let progress = recording.stamp_progress(call.progress);
+        let progress = match &finder {
+            Some(finder) => erase_progress(Arc::clone(finder), progress),
+            None => progress,
         };
+        let context =
+            CallContext { deadline, cancelled: call.cancelled, progress, asker: call.asker };
 
         let invoker = Arc::downgrade(&self.inner);
         let calls = InnerCalls::new(invoker, &call.scope, &call.id, &context);
@@ -214,12 +217,17 @@ impl Invoker {
             arguments,
             written,
             scope,
+            credentials,
             context,
             calls,
         };
 
         recording.started();
         let outcome = limits.wait_for(entry.executor.execute(invocation)).await;
+        let outcome = match &finder {
+            Some(finder) => erase_outcome(finder, outcome),
+            None => outcome,
+        };
         let output = outcome.map_err(|error| inner_calls.complete(error))?;
 
         let shaping = async { Ok(self.shape(output).await) };

@@ -20,6 +20,7 @@ pub struct InvokerBuilder {
     policy: Arc<dyn Policy>,
     observers: Vec<Arc<dyn Observe>>,
     gates: Vec<Box<dyn Gate>>,
+    credentials: Option<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
     meter: Option<Meter>,
     grant_key: Option<GrantKey>,
@@ -32,6 +33,7 @@ impl InvokerBuilder {
             policy: Arc::new(AllowAll),
             observers: Vec::new(),
             gates: Vec::new(),
+            credentials: None,
             shapes: Vec::new(),
             meter: None,
             grant_key: None,
@@ -59,6 +61,12 @@ impl InvokerBuilder {
         self
     }
 
+    /// Has this gate find the credentials of calls, behind all others.
+    #[must_use]
+    pub fn credentials(self, gate: impl Gate + 'static) -> Self {
+        Self { credentials: Some(Box::new(gate)), ..self }
+    }
+
     /// Has this step shape every output, after those there are and before outputs are bounded.
     #[must_use]
     pub fn shape(mut self, shape: Arc<dyn Shape>) -> Self {
@@ -82,7 +90,8 @@ impl InvokerBuilder {
     #[must_use]
     pub fn build(mut self) -> Invoker {
         let added = std::mem::take(&mut self.gates);
-        let gates = ordered_gates(Arc::clone(&self.policy), added);
+        let mut gates = ordered_gates(Arc::clone(&self.policy), added);
+        gates.extend(self.credentials.take());
         self.build_with(gates)
     }
 

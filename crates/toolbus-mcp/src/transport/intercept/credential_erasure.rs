@@ -4,8 +4,8 @@ use rmcp::RoleClient;
 use rmcp::model::{GetExtensions as _, JsonRpcMessage};
 use rmcp::service::RxJsonRpcMessage;
 
-use crate::eraser::Finder;
 use crate::transport;
+use toolbus_tools::SecretFinder;
 
 /// The members that hold the texts of a server. The rest of a message is the protocol's.
 const MEMBERS: [&str; 3] = ["result", "error", "params"];
@@ -14,7 +14,7 @@ const MEMBERS: [&str; 3] = ["result", "error", "params"];
 /// becomes an error, and nothing is left of a request.
 pub(super) fn erase_credentials(
     mut message: RxJsonRpcMessage<RoleClient>,
-    finder: &Finder,
+    finder: &SecretFinder,
 ) -> Option<RxJsonRpcMessage<RoleClient>> {
     let (id, extensions) = match &mut message {
         JsonRpcMessage::Response(answer) => (Some(answer.id.clone()), None),

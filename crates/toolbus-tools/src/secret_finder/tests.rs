@@ -4,9 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-fn finder(secrets: &[&str]) -> Finder {
-    let secrets: Vec<Secret> = secrets.iter().map(|&text| Secret::from(text.to_owned())).collect();
-    Finder::new(secrets.iter()).expect("there are some")
+fn finder(secrets: &[&str]) -> SecretFinder {
+    SecretFinder::new(secrets.iter().copied()).expect("there are some")
 }
 
 #[test]
@@ -68,5 +67,5 @@ fn found_across_the_windows() {
 
 #[test]
 fn nothing_to_find_is_no_finder() {
-    assert!(Finder::new([].iter()).is_none());
+    assert!(SecretFinder::new([]).is_none());
 }

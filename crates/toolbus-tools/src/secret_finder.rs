@@ -1,6 +1,6 @@
-//! Finds the credentials of one server in whole messages of that server, and takes them out.
+//! Finds secrets in whole messages and results, and takes them out.
 //!
-//! A message is looked through as JSON text that is written and not kept: what holds no credential,
+//! A message is looked through as JSON text that is written and not kept: what holds no secret,
 //! and that is nearly every message, is neither copied nor changed, and costs one pass over its
 //! bytes. Only a message that holds one is taken apart.
 
@@ -10,15 +10,14 @@ use std::io;
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolbus_wire::message::Secret;
 
-/// What stands in the place of a credential.
-pub(super) const ERASED: &str = "***";
-/// How many bytes of a message are looked through at a time, where no credential is half as long.
+/// What stands in the place of a secret.
+const ERASED: &str = "***";
+/// How many bytes of a message are looked through at a time, where no secret is half as long.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// Finds some credentials. Of two that begin at the same place, the longer one.
-pub(crate) struct Finder {
+/// Finds some secrets. Of two that begin at the same place, the longer one.
+pub struct SecretFinder {
     in_text: AhoCorasick,
     /// The same as they are written in JSON.
     in_json: AhoCorasick,
@@ -26,10 +25,11 @@ pub(crate) struct Finder {
     erased: Vec<&'static str>,
 }
 
-impl Finder {
+impl SecretFinder {
     /// A finder of these; none where there are none.
-    pub(super) fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Option<Self> {
-        let in_text: Vec<&str> = secrets.map(Secret::expose).collect();
+    #[must_use]
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let in_text: Vec<&str> = secrets.into_iter().collect();
         let in_json: Vec<String> = in_text.iter().map(|text| json_text(text)).collect();
         let longest_in_json = in_json.iter().map(String::len).max()?;
         let build = |patterns: &[&str]| {
@@ -44,14 +44,25 @@ impl Finder {
         })
     }
 
-    /// Whether a message holds a credential, or cannot be looked through.
-    pub(crate) fn is_in(&self, message: &impl Serialize) -> bool {
-        let mut search = CredentialSearch { finder: self, window: Vec::new() };
+    /// Whether a message holds a secret, or cannot be looked through.
+    #[must_use]
+    pub fn is_in(&self, message: &impl Serialize) -> bool {
+        let mut search = SecretSearch { finder: self, window: Vec::new() };
         serde_json::to_writer(&mut search, message).is_err() || search.is_found()
     }
 
-    /// Takes the credentials out of every text of a value: of names of members and numbers too.
-    pub(crate) fn erase(&self, value: &mut Value) {
+    /// A text without the secrets in it.
+    #[must_use]
+    pub fn erase_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.in_text.is_match(text) {
+            Cow::Owned(self.in_text.replace_all(text, &self.erased))
+        } else {
+            Cow::Borrowed(text)
+        }
+    }
+
+    /// Takes the secrets out of every text of a value: of names of members and numbers too.
+    pub fn erase(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
                 if self.in_text.is_match(text.as_str()) {
@@ -75,9 +86,10 @@ impl Finder {
         }
     }
 
-    /// The text of a JSON value without the credentials in it, all else as it was written; `None`
+    /// The text of a JSON value without the secrets in it, all else as it was written; `None`
     /// where there are none. Names of members that had some are numbered, so that none is lost.
-    pub(crate) fn erase_json(&self, text: &str) -> Option<String> {
+    #[must_use]
+    pub fn erase_json(&self, text: &str) -> Option<String> {
         let mut erased: Option<String> = None;
         let (mut kept, mut names) = (0, 0);
         let mut put = |from: usize, to: usize, instead: &str| {
@@ -114,7 +126,7 @@ impl Finder {
         erased.map(|erased| erased + &text[rest..])
     }
 
-    /// The same members under names without credentials. None is lost, though several may come to
+    /// The same members under names without secrets. None is lost, though several may come to
     /// the same name.
     fn rename_members(&self, members: Map<String, Value>) -> Map<String, Value> {
         let mut renamed = Map::new();
@@ -190,18 +202,18 @@ impl Iterator for Tokens<'_> {
 }
 
 /// Takes JSON text, and fails as soon as it has found something.
-struct CredentialSearch<'a> {
-    finder: &'a Finder,
+struct SecretSearch<'a> {
+    finder: &'a SecretFinder,
     window: Vec<u8>,
 }
 
-impl CredentialSearch<'_> {
+impl SecretSearch<'_> {
     fn is_found(&self) -> bool {
         self.finder.in_json.is_match(&self.window)
     }
 }
 
-impl io::Write for CredentialSearch<'_> {
+impl io::Write for SecretSearch<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.window.extend_from_slice(bytes);
         let overlap = self.finder.longest_in_json - 1;
@@ -209,7 +221,7 @@ impl io::Write for CredentialSearch<'_> {
             if self.is_found() {
                 return Err(io::ErrorKind::Other.into());
             }
-            // What a credential may have begun in stays.
+            // What a secret may have begun in stays.
             self.window.drain(..self.window.len() - overlap);
         }
         Ok(bytes.len())

@@ -1,0 +1,127 @@
+//! Credentials of calls: behind every other gate, and in nothing that anybody reads.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolbus_bus::Progress;
+use toolbus_tools::call::{Arguments, Invocation};
+use toolbus_tools::id::{CallId, ToolName};
+use toolbus_tools::policy::{Decision, PolicyRequest};
+use toolbus_tools::{
+    Call, CallError, Door, Invoker, Outcome, Output, Principal, Registry, Scope, Tool,
+};
+use toolbus_vault::{CredentialPlace, Vault, VaultGate};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::json::RawJson;
+use toolbus_wire::message::toolbus::ToolProgress;
+use toolbus_wire::name::AgentName;
+
+use crate::support::*;
+
+/// Says all that it knows, everywhere.
+async fn leak(call: Invocation) -> Outcome {
+    let token = call.credentials.get("TOKEN").unwrap_or("none").to_owned();
+    let debug = format!("{call:?}");
+    assert!(!debug.contains(CANARY), "{debug}");
+    call.context.progress.send(ToolProgress {
+        message: Some(format!("with {token}")),
+        text: Some(token.clone()),
+        ..ToolProgress::default()
+    });
+    let said = json!({"token": token, (token.clone()): [1, {"deep": format!("x{token}y")}]});
+    if call.arguments.contains_key("fail") {
+        let error = CallError::new(ErrorCode::ExecutionFailed, format!("401 for {token}"));
+        return Err(error.with_details(said));
+    }
+    let structured = Some(RawJson::of(&said));
+    Ok(Output { structured: structured.clone(), mcp: structured, ..Output::text(token) })
+}
+
+fn invoker(vault: Vault) -> Invoker {
+    let registry = Registry::new();
+    let parameters = json!({
+        "type": "object", "properties": {"fail": {"type": "boolean"}, "deny": {"type": "boolean"}},
+    });
+    for name in ["work", "other"] {
+        let tool = Tool::new(name, "works", "test").with_parameters(parameters.clone());
+        registry.register(tool, leak).expect("registered");
+    }
+    let policy = |request: &PolicyRequest<'_>| match request.scope.agent.as_str() {
+        "denied" => Decision::Deny("not for you".into()),
+        _ => Decision::Allow,
+    };
+    let builder = Invoker::builder(Arc::new(registry)).policy(policy);
+    builder.credentials(VaultGate(vault)).build()
+}
+
+fn call(agent: &str, tool: &str, arguments: Value) -> Call {
+    let agent = AgentName::parse(agent).expect("a name");
+    let scope = Arc::new(Scope::new(Door::Embedded, Principal::local(), agent));
+    let id = CallId::parse("call_1").expect("an id");
+    let tool = ToolName::parse(tool).expect("a name");
+    Call::new(&scope, id, tool, Arguments::Value(arguments))
+}
+
+/// All that a caller sees of a call: its outcome and its progress.
+async fn everything(invoker: &Invoker, mut call: Call) -> (String, Outcome) {
+    let heard: Arc<Mutex<String>> = Arc::default();
+    let hearing = Arc::clone(&heard);
+    call.progress = Progress::to(move |report| {
+        hearing.lock().expect("not poisoned").push_str(&format!("{report:?}"));
+    });
+    let outcome = invoker.invoke(call).await;
+    let heard = heard.lock().expect("not poisoned").clone();
+    (format!("{heard}{outcome:?}"), outcome)
+}
+
+#[tokio::test]
+async fn a_tool_has_its_credentials_and_nothing_that_comes_back_does() {
+    for place in Place::all().await {
+        let vault = vault(&place).await;
+        let place = CredentialPlace::new("test", "TOKEN").for_tool("work");
+        vault.put(place, CANARY).await.unwrap();
+        let invoker = invoker(vault);
+
+        for arguments in [json!({}), json!({"fail": true})] {
+            let (seen, outcome) = everything(&invoker, call("me", "work", arguments)).await;
+            assert!(!seen.contains(CANARY), "{seen}");
+            // It is where it was erased, so the tool had it.
+            match outcome {
+                Ok(output) => {
+                    assert_eq!(output.content.as_deref(), Some("***"));
+                    let structured = output.structured.unwrap();
+                    assert!(structured.text().contains("\"x***y\""), "{}", structured.text());
+                }
+                Err(error) => assert_eq!(error.message, "401 for ***"),
+            }
+            assert!(seen.contains("with ***"), "{seen}");
+        }
+        let (_, outcome) = everything(&invoker, call("me", "other", json!({}))).await;
+        assert_eq!(outcome.unwrap().content.as_deref(), Some("none"));
+    }
+}
+
+/// 3c.14: with a vault that cannot be read, only calls that may run notice.
+#[tokio::test]
+async fn a_call_that_is_refused_never_comes_to_the_vault() {
+    let place = Place::sqlite();
+    let store = place.open().await;
+    let vault = Vault::open(store.clone(), key('1')).await.unwrap();
+    vault.put(CredentialPlace::new("test", "TOKEN"), CANARY).await.unwrap();
+    let invoker = invoker(vault);
+    store.close().await;
+
+    let refused = [
+        (call("denied", "work", json!({})), ErrorCode::Denied, "not for you"),
+        (call("me", "work", json!({"fail": 1})), ErrorCode::InvalidArguments, "fail"),
+        (call("me", "missing", json!({})), ErrorCode::ToolNotFound, "missing"),
+    ];
+    for (call, code, text) in refused {
+        let error = invoker.invoke(call).await.unwrap_err();
+        assert_eq!(error.code, code);
+        assert!(error.message.contains(text), "{error}");
+    }
+    let error = invoker.invoke(call("me", "work", json!({}))).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Denied);
+    assert_eq!(error.message, "the credentials of 'test' cannot be read");
+}
