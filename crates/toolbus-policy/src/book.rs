@@ -156,6 +156,11 @@ impl RuleBook {
         self.limits.iter().map(|limit| limit.name())
     }
 
+    /// The names of the limits that count a call, in order.
+    pub fn limits_of(&self, request: &PolicyRequest<'_>) -> impl Iterator<Item = &str> {
+        self.limit_matcher.matching(request).iter().map(|limit| self.limits[limit].name())
+    }
+
     /// The conditions of its rules, in order.
     pub(crate) fn conditions(&self) -> impl Iterator<Item = (&Arc<str>, &Conditions)> {
         self.rules.iter().map(|rule| (&rule.name, &rule.conditions))

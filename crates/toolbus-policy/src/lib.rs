@@ -19,9 +19,12 @@ mod live;
 mod matcher;
 pub mod matrix;
 mod mistake;
+pub mod presets;
 mod principal;
+pub mod retry;
 mod rule_set;
 mod settings;
+pub mod spawn;
 mod text_index;
 
 pub use book::{

@@ -161,6 +161,18 @@ pub enum CountedBy {
     Session,
 }
 
+impl Effect {
+    /// Its name, as operators write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 impl PolicySettings {
     /// Adds what is wrong with them, under the key that they have.
     pub fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
