@@ -84,12 +84,12 @@ fn show_matrix(
 }
 
 fn check(book: &RuleBook, settings: &Settings, subjects: &[Subject]) -> String {
-    let limits = book.limit_names().count();
     let mut text = format!(
-        "policy {}: {} rules, {limits} limits, default {}\n",
+        "policy {}, default: {}, rules: {}, limits: {}\n",
         book.revision(),
-        book.rule_count(),
         settings.policy.default.as_str(),
+        book.rule_count(),
+        book.limit_names().count(),
     );
     for unmatched in matrix::unmatched_globs(book, subjects) {
         let line = format!(
