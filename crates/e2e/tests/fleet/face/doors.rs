@@ -75,7 +75,7 @@ async fn check_command_line(vhost: &Vhost) {
 
 async fn check_bus(vhost: &Vhost) {
     let stranger = Stranger::new(vhost, &[]).await;
-    for topic in ["tool.invoke", "tool.invoke.RockBot"] {
+    for topic in ["tool.invoke", "tool.invoke.agent.RockBot"] {
         for (tool, arguments) in calls() {
             let answer = stranger.ask(&Frame::tool(topic, tool, &arguments)).await;
             assert_eq!(answer.kind, "RockBot.Tools.ToolError");
