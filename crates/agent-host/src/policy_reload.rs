@@ -1,11 +1,12 @@
 //! Reloading the policy without a restart: all of the new rule book, or nothing of it.
 //!
-//! The settings are read again on SIGHUP, and when the settings file has changed and stayed the
-//! same for a moment. Of what was read only the policy is taken; all other settings hold until the
-//! next start. Settings with a mistake anywhere change nothing, and are reported once.
+//! The settings are read again on SIGHUP, unless that would say that the terminal is gone, and when
+//! the settings file has changed and stayed the same for a moment. Of what was read only the policy
+//! is taken; all other settings hold until the next start. Settings with a mistake anywhere change
+//! nothing, and are reported once.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,7 +63,9 @@ pub(crate) fn follow(
     source: SettingsSource,
     shutdown: &Shutdown,
 ) -> io::Result<()> {
-    let hangup = unix::signal(SignalKind::hangup())?;
+    // At a terminal the signal says that it was closed, and the process ends with it.
+    let is_service = !io::stdin().is_terminal();
+    let hangup = is_service.then(|| unix::signal(SignalKind::hangup())).transpose()?;
     let stop = shutdown.requested().clone();
     // As it is now, not as it is when the task is first run.
     let watch = FileWatch::of(source.file());
@@ -76,12 +79,12 @@ async fn follow_settings(
     policy: LivePolicy,
     mut source: SettingsSource,
     mut watch: FileWatch,
-    mut hangup: unix::Signal,
+    mut hangup: Option<unix::Signal>,
 ) {
     loop {
         // Both arms only wait: a signal that comes meanwhile is kept.
         let is_asked = tokio::select! {
-            received = hangup.recv() => received.is_some(),
+            () = wait_for_signal(hangup.as_mut()) => true,
             () = sleep(POLL_INTERVAL) => false,
         };
         if !watch.has_changed().await && !is_asked {
@@ -96,6 +99,17 @@ async fn follow_settings(
         // An error is the end of the runtime.
         let Ok(same) = reloaded.await else { return };
         source = same;
+    }
+}
+
+/// Waits for the signal, where it is listened for.
+async fn wait_for_signal(hangup: Option<&mut unix::Signal>) {
+    let received = match hangup {
+        Some(hangup) => hangup.recv().await,
+        None => None,
+    };
+    if received.is_none() {
+        std::future::pending::<()>().await;
     }
 }
 

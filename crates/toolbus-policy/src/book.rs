@@ -133,7 +133,7 @@ impl RuleBook {
         let (answer, by) = self.answer(request);
         let by = match by {
             Some(rule) => DecidedBy::Rule(Arc::clone(&rule.name)),
-            None if std::ptr::eq(answer, &raw const self.default) => DecidedBy::Default,
+            None if std::ptr::eq(answer, &self.default) => DecidedBy::Default,
             None => DecidedBy::RequiredApproval,
         };
         Explanation { decision: answer.decision(), by }

@@ -1,9 +1,9 @@
 //! Rate limits: the gate that counts calls, and refuses those that are too many.
 //!
 //! Each limit has a count for each value of what it counts by, at most [`BUCKETS_MAX`] of them, for
-//! names are chosen by callers. Counts that have run out are forgotten to make room, since a new one
-//! would be the same. Where there is no room left, all further values share one count: so a flood of
-//! names takes the room of newcomers, and frees nobody who is counted.
+//! names are chosen by callers. Counts that have run out are forgotten to make room, since a new
+//! one would be the same. Where there is no room left, all further values share one count: so a
+//! flood of names takes the room of newcomers, and frees nobody who is counted.
 
 mod buckets;
 mod month;

@@ -132,6 +132,7 @@ impl PrincipalIndex {
     fn matching(&self, principal: &Principal) -> RuleSet {
         let mut rules = self.anybody;
         let name = &*principal.name;
+
         match &principal.proof {
             Proof::Local => rules |= &self.local.matching(name),
             Proof::Claimed => rules |= &self.claimed.matching(name),
@@ -149,6 +150,7 @@ impl PrincipalIndex {
             // A proof that no rule can name yet.
             _ => {}
         }
+
         rules
     }
 }

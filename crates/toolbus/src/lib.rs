@@ -65,10 +65,11 @@
 //! # What belongs to its interface
 //!
 //! Types of other crates appear where wrapping them would only hide them, and are re-exported at
-//! the version that fits. Ours: [`bus`], [`tools`], [`policy`], [`wire`], [`scripts`], [`mcp_agent`],
-//! and with their features `mcp` and `sandbox`. They have this crate's version, and change with it. Others':
-//! `Value` of [`serde_json`] 1, the traits of `serde` 1 and [`schemars`] 1, and `CancellationToken`
-//! of `tokio-util` 0.7 in a scope and a call. A setting is added by a new function of the builder.
+//! the version that fits. Ours: [`bus`], [`tools`], [`policy`], [`wire`], [`scripts`],
+//! [`mcp_agent`], and with their features `mcp` and `sandbox`. They have this crate's version, and
+//! change with it. Others': `Value` of [`serde_json`] 1, the traits of `serde` 1 and [`schemars`]
+//! 1, and `CancellationToken` of `tokio-util` 0.7 in a scope and a call. A setting is added by a
+//! new function of the builder.
 //!
 //! This crate's own error types are `#[non_exhaustive]`. Structs with public members that it
 //! re-exports, such as [`Call`], [`Scope`], [`Tool`], [`Output`] and [`CallError`], may be given
