@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use toolbus_config::TimeSpan;
+use toolbus_policy::parse_principal;
 use toolbus_runtime::arguments::CommonArguments;
+use toolbus_tools::id::SessionId;
+use toolbus_tools::{Door, Principal};
+use toolbus_wire::name::AgentName;
 
 /// Gives LLM agents their hands: lists tools, runs them, and serves them.
 ///
@@ -45,8 +49,70 @@ pub enum Command {
     Invoke(Invoke),
     /// Serve the agent's tools on the bus until stopped
     Serve(Serve),
+    /// Show what the policy of the settings says
+    Policy(Policy),
     /// Show the embedded fleet at work, step by step
     Demo,
+}
+
+/// `policy`.
+#[derive(Debug, Args)]
+pub struct Policy {
+    /// What to show.
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// What to show of the policy.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Print what is said of every tool, principal and door
+    Matrix(Matrix),
+    /// Say what is said of one call, and by which rule
+    ///
+    /// Exit code: 0 when the call may run; 1 when it may not, or not without an approval; 2 when
+    /// there is no such tool.
+    Why(Why),
+    /// Print how many rules there are, and what they name that there is not
+    ///
+    /// Exit code: 0 when the settings are right, and 2 when they have a mistake.
+    Check,
+}
+
+/// `policy matrix`.
+#[derive(Debug, Args)]
+pub struct Matrix {
+    /// Print JSON, with every cell by itself
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `policy why`.
+#[derive(Debug, Args)]
+pub struct Why {
+    /// The tool: its name, or its id such as mcp:github/create_issue
+    #[arg(value_name = "TOOL")]
+    pub tool: String,
+
+    /// Where the call comes in
+    #[arg(long, value_name = "DOOR", default_value_t = Door::CommandLine, value_parser = parse_door)]
+    pub door: Door,
+
+    /// Who calls, such as claimed:alice [default: local:local]
+    #[arg(long, value_name = "PRINCIPAL", value_parser = parse_principal_argument)]
+    pub principal: Option<Principal>,
+
+    /// The agent that is called for [default: the agent of the settings]
+    #[arg(long, value_name = "AGENT", value_parser = |text: &str| AgentName::parse(text))]
+    pub agent: Option<AgentName>,
+
+    /// The session that the call belongs to [default: none]
+    #[arg(long, value_name = "SESSION", value_parser = |text: &str| SessionId::parse(text))]
+    pub session: Option<SessionId>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `serve`.
@@ -90,6 +156,15 @@ pub struct Invoke {
     /// there is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub save: Option<PathBuf>,
+}
+
+fn parse_door(text: &str) -> Result<Door, String> {
+    let named = Door::ALL.into_iter().find(|door| door.as_str() == text);
+    named.ok_or_else(|| format!("it is one of {}", Door::ALL.map(Door::as_str).join(", ")))
+}
+
+fn parse_principal_argument(text: &str) -> Result<Principal, String> {
+    parse_principal(text).map_err(|error| error.to_string())
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {

@@ -3,6 +3,7 @@
 mod demo;
 mod invoke;
 mod one_shot;
+mod policy;
 mod save;
 mod serve;
 mod tools;
@@ -13,6 +14,7 @@ use toolbus_runtime::service::{BoxError, Context, Exit};
 
 use crate::arguments::Command;
 use crate::folder_trust;
+use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
 
 /// How long a command waits for what it started to end.
@@ -22,6 +24,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) async fn run(
     command: Command,
     mut settings: Settings,
+    source: SettingsSource,
     context: Context,
 ) -> Result<Exit, BoxError> {
     if !matches!(command, Command::Demo) {
@@ -36,7 +39,8 @@ pub(crate) async fn run(
     match command {
         Command::Tools(options) => tools::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
-        Command::Serve(_) => serve::run(settings, context).await,
+        Command::Serve(_) => serve::run(settings, source, context).await,
+        Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use toolbus::{InstanceId, McpServers, Scripts, Toolbus, ToolbusBuilder};
 use toolbus_bus::Bus;
 use toolbus_config::shared_settings::BusSettings;
+use toolbus_policy::{LivePolicy, RuleBook};
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Health, Need, State};
@@ -22,6 +23,7 @@ const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// An agent on a bus, with the services on it that live in this process.
 pub struct Fleet {
     toolbus: Toolbus,
+    policy: LivePolicy,
     is_embedded: bool,
     /// How the memory of scripts is bounded that run in this process.
     scripts_memory: Option<&'static str>,
@@ -46,6 +48,9 @@ pub enum Error {
     /// The key of grants cannot be used.
     #[error(transparent)]
     Grants(#[from] toolbus_tools::grant::settings::Error),
+    /// The rule book has mistakes.
+    #[error(transparent)]
+    Policy(#[from] toolbus_policy::Mistakes),
     /// The agent, or an embedded service, could not be started.
     #[error(transparent)]
     Open(#[from] toolbus::Error),
@@ -62,7 +67,9 @@ impl Fleet {
         membership: Membership,
     ) -> Result<Self, Error> {
         let Membership { start, instance, concurrency } = membership;
-        let mut builder = Toolbus::builder().name(&settings.name).instance(instance);
+        let policy = load_policy(settings)?;
+        let builder = Toolbus::builder().name(&settings.name).instance(instance);
+        let mut builder = builder.rule_book(&policy);
         if settings.direct_tools {
             builder = builder.direct_tools();
         }
@@ -83,13 +90,19 @@ impl Fleet {
             let bus = join_bus(&settings.bus, context, start).await?;
             builder.bus(bus).scripts(Scripts::remote().allowance(settings.scripts.allowance()))
         };
-        Ok(Self { toolbus: builder.open().await?, is_embedded, scripts_memory })
+        Ok(Self { toolbus: builder.open().await?, policy, is_embedded, scripts_memory })
     }
 
     /// The agent and what it calls.
     #[must_use]
     pub fn toolbus(&self) -> &Toolbus {
         &self.toolbus
+    }
+
+    /// The policy that decides about its calls.
+    #[must_use]
+    pub fn policy(&self) -> &LivePolicy {
+        &self.policy
     }
 
     /// Whether the fleet is embedded in this process.
@@ -109,6 +122,14 @@ impl Fleet {
         self.toolbus.close_within(grace).await;
         self.toolbus.bus().close(BUS_CLOSE_TIMEOUT).await;
     }
+}
+
+/// The policy of the settings' rule book.
+fn load_policy(settings: &Settings) -> Result<LivePolicy, toolbus_policy::Mistakes> {
+    let book = RuleBook::new(&settings.policy)?;
+    let (revision, rules) = (book.revision(), book.rule_count());
+    tracing::info!(%revision, rules, limits = book.limit_names().count(), "loaded the policy");
+    Ok(LivePolicy::new(book))
 }
 
 /// The same with the services of the other binaries, as the settings want them.

@@ -10,6 +10,7 @@ pub mod face_settings;
 pub mod fleet;
 mod folder_trust;
 mod person;
+mod policy_reload;
 pub mod settings;
 mod terminal;
 mod terminal_text;
@@ -18,6 +19,7 @@ use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::service::{self, Exit, Program, Role};
 
 use arguments::{Arguments, Command};
+use policy_reload::SettingsSource;
 use settings::Settings;
 
 /// Runs the program, from its arguments to its exit code. `supervisor` looks after the MCP servers
@@ -35,9 +37,10 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         aliases: settings::ALIASES,
     };
     let own = settings::of_arguments(&arguments);
+    let source = SettingsSource { program, common: arguments.common.clone(), own: own.clone() };
     let Arguments { common, command, .. } = arguments;
     service::run(&program, &common, own, |mut settings: Settings, context| {
         settings.mcp.supervisor = Some(supervisor);
-        command::run(command, settings, context)
+        command::run(command, settings, source, context)
     })
 }

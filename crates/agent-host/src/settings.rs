@@ -7,6 +7,7 @@ use toolbus_config::shared_settings::{
 };
 use toolbus_config::{Alias, Mistakes, Setting};
 use toolbus_mcp::settings::McpSettings;
+use toolbus_policy::PolicySettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_tools::grant::settings::GrantSettings;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub scripts: ScriptsSettings,
     /// Which MCP servers run when embedded.
     pub mcp: McpSettings,
+    /// Who may call which tool, and how often.
+    pub policy: PolicySettings,
     /// What tells workers on the bus that a request has passed the gates.
     pub grants: GrantSettings,
     /// The agent's tools for MCP clients, while it serves.
@@ -59,6 +62,7 @@ impl Default for Settings {
             bus: BusSettings::default(),
             scripts: ScriptsSettings::default(),
             mcp: McpSettings::default(),
+            policy: PolicySettings::default(),
             grants: GrantSettings::default(),
             mcp_face: McpFaceSettings::default(),
             trust_folder: false,
@@ -78,6 +82,7 @@ impl toolbus_config::Settings for Settings {
         }
         self.scripts.check(mistakes);
         self.mcp_face.check("mcp_face", mistakes);
+        self.policy.check("policy", mistakes);
         self.grants.check(mistakes);
     }
 }

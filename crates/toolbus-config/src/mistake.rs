@@ -131,7 +131,27 @@ impl Explainer<'_> {
     }
 
     fn mistake(&self, path: &[String], what: String) -> Mistake {
+        let what = match self.item_name(path) {
+            Some(name) => format!("of {name}: {what}"),
+            None => what,
+        };
         Mistake::new(self.describe_place(path), what).given_by(self.origins.of(path).cloned())
+    }
+
+    /// The name of the innermost item of a list that the path leads through, where it has one: a
+    /// position alone has to be counted.
+    fn item_name(&self, path: &[String]) -> Option<String> {
+        let mut value = self.values;
+        let mut name = None;
+        for key in path {
+            let Value::Array(items) = value else {
+                value = value.get(key)?;
+                continue;
+            };
+            value = items.get(key.parse::<usize>().ok()?)?;
+            name = value.get("name").filter(|name| name.is_string()).or(name);
+        }
+        name.map(show)
     }
 
     /// `a.b[1].c`: keys and, within lists, positions counted from 0.
@@ -201,7 +221,13 @@ impl Described<'_> {
                 None => format!("{value} is not of the format {format}"),
             },
 
-            Kind::Enum { options } => format!("{value} is not one of {}", list_options(options)),
+            Kind::Enum { options } => {
+                let listed = list_options(options);
+                match self.nearest_option(options) {
+                    Some(near) => format!("{value} is not one of {listed}, did you mean {near:?}?"),
+                    None => format!("{value} is not one of {listed}"),
+                }
+            }
             Kind::Minimum { limit } => format!("{value} is less than {limit}"),
             Kind::Maximum { limit } => format!("{value} is more than {limit}"),
             Kind::MinLength { limit: 1 } | Kind::MinItems { limit: 1 } => {
@@ -221,6 +247,15 @@ impl Described<'_> {
             // The library's own words, without the value.
             _ => error.masked().to_string(),
         }
+    }
+
+    /// The option that was probably meant, where it is one alone.
+    fn nearest_option<'o>(&self, options: &'o Value) -> Option<&'o str> {
+        let written = self.value.as_str()?;
+        let options = options.as_array()?.iter().filter_map(Value::as_str);
+        let last_of_nearest = nearest_name(written, options.clone());
+        let first_of_nearest = nearest_name(written, options.rev());
+        last_of_nearest.filter(|_| last_of_nearest == first_of_nearest)
     }
 
     /// The variants of a tagged enum.

@@ -13,6 +13,8 @@ use crate::call_error::CallError;
 pub struct BudgetLimits {
     /// Calls of tools.
     pub calls: Option<u64>,
+    /// Turns of agents.
+    pub turns: Option<u64>,
     /// Tokens of models.
     pub tokens: Option<u64>,
     /// Money, in millionths of a US dollar.
@@ -26,6 +28,15 @@ pub struct BudgetLimits {
 pub struct Usage {
     /// Calls of tools.
     pub calls: u64,
+    /// Turns of agents, and what models used for them.
+    pub turns: TurnUsage,
+}
+
+/// What turns of agents used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnUsage {
+    /// How many there were.
+    pub turns: u64,
     /// Tokens of models.
     pub tokens: u64,
     /// Money, in millionths of a US dollar.
@@ -44,24 +55,48 @@ pub struct Budget {
 struct Account {
     limits: BudgetLimits,
     calls: AtomicU64,
+    turns: AtomicU64,
     tokens: AtomicU64,
     cost_micro_usd: AtomicU64,
     parent: Budget,
 }
 
-/// A limit that is reached.
+/// A limit that is reached: what was used of it, and how much it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Exceeded {
-    /// So many calls were made already.
-    #[error("the budget of {0} calls is spent")]
-    Calls(u64),
-    /// So many tokens were used already.
-    #[error("the budget of {0} tokens is spent")]
-    Tokens(u64),
-    /// So much money was spent already, in millionths of a US dollar.
-    #[error("the budget of {0} millionths of a dollar is spent")]
-    Cost(u64),
+    /// So many calls were made.
+    #[error("the budget of calls is spent: {used} used of {cap}")]
+    Calls {
+        /// How many were made.
+        used: u64,
+        /// How many there may be.
+        cap: u64,
+    },
+    /// So many turns were taken.
+    #[error("the budget of turns is spent: {used} used of {cap}")]
+    Turns {
+        /// How many were taken.
+        used: u64,
+        /// How many there may be.
+        cap: u64,
+    },
+    /// So many tokens were used.
+    #[error("the budget of tokens is spent: {used} used of {cap}")]
+    Tokens {
+        /// How many were used.
+        used: u64,
+        /// How many there may be.
+        cap: u64,
+    },
+    /// So much money was spent, in millionths of a US dollar.
+    #[error("the budget of millionths of a dollar is spent: {used} used of {cap}")]
+    Cost {
+        /// How many were spent.
+        used: u64,
+        /// How many there may be.
+        cap: u64,
+    },
     /// Its time is over.
     #[error("the time of the budget is over")]
     Time,
@@ -92,6 +127,7 @@ impl Budget {
         let account = Account {
             limits,
             calls: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             cost_micro_usd: AtomicU64::new(0),
             parent: self.clone(),
@@ -110,49 +146,70 @@ impl Budget {
         let limit = account.limits.calls.unwrap_or(u64::MAX);
         let one_more = |calls| (calls < limit).then(|| calls + 1);
         let charged = account.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        charged.map_err(|_| Exceeded::Calls(limit))?;
+        charged.map_err(|used| Exceeded::Calls { used, cap: limit })?;
 
         account.parent.charge_call().inspect_err(|_| {
             account.calls.fetch_sub(1, Ordering::AcqRel);
         })
     }
 
-    /// Counts what a call used, here and in every account above. It was used, so nothing is
-    /// refused; the next call is.
-    pub fn add_usage(&self, tokens: u64, cost_micro_usd: u64) {
+    /// Counts what turns used, here and in every account above.
+    ///
+    /// # Errors
+    /// The first limit that more was used of than it allows. It was used, so it is counted; whoever
+    /// used it ends, and the next call is refused.
+    pub fn add_usage(&self, used: TurnUsage) -> Result<(), Exceeded> {
+        let mut outcome = Ok(());
         let mut budget = self;
         while let Some(account) = &budget.account {
-            account.tokens.fetch_add(tokens, Ordering::AcqRel);
-            account.cost_micro_usd.fetch_add(cost_micro_usd, Ordering::AcqRel);
+            account.turns.fetch_add(used.turns, Ordering::AcqRel);
+            account.tokens.fetch_add(used.tokens, Ordering::AcqRel);
+            account.cost_micro_usd.fetch_add(used.cost_micro_usd, Ordering::AcqRel);
+            outcome = outcome.and_then(|()| account.check_used());
             budget = &account.parent;
         }
+        outcome
     }
 
     /// What was spent of this account.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        self.account.as_ref().map_or_else(Usage::default, |account| Usage {
-            calls: account.calls.load(Ordering::Acquire),
-            tokens: account.tokens.load(Ordering::Acquire),
-            cost_micro_usd: account.cost_micro_usd.load(Ordering::Acquire),
-        })
+        let Some(account) = &self.account else { return Usage::default() };
+        let read = |spent: &AtomicU64| spent.load(Ordering::Acquire);
+        Usage {
+            calls: read(&account.calls),
+            turns: TurnUsage {
+                turns: read(&account.turns),
+                tokens: read(&account.tokens),
+                cost_micro_usd: read(&account.cost_micro_usd),
+            },
+        }
     }
 }
 
 impl Account {
     fn check_open(&self) -> Result<(), Exceeded> {
-        let is_spent = |spent: &AtomicU64, limit: Option<u64>| {
-            limit.filter(|&limit| spent.load(Ordering::Acquire) >= limit)
-        };
-
         if self.limits.deadline.is_some_and(|deadline| deadline.is_past()) {
             return Err(Exceeded::Time);
         }
-        if let Some(limit) = is_spent(&self.tokens, self.limits.tokens) {
-            return Err(Exceeded::Tokens(limit));
+        self.check_used()
+    }
+
+    /// A limit is exceeded once more than that was used.
+    fn check_used(&self) -> Result<(), Exceeded> {
+        let over = |spent: &AtomicU64, limit: Option<u64>| {
+            let used = spent.load(Ordering::Acquire);
+            limit.filter(|cap| used > *cap).map(|cap| (used, cap))
+        };
+
+        if let Some((used, cap)) = over(&self.tokens, self.limits.tokens) {
+            return Err(Exceeded::Tokens { used, cap });
         }
-        if let Some(limit) = is_spent(&self.cost_micro_usd, self.limits.cost_micro_usd) {
-            return Err(Exceeded::Cost(limit));
+        if let Some((used, cap)) = over(&self.cost_micro_usd, self.limits.cost_micro_usd) {
+            return Err(Exceeded::Cost { used, cap });
+        }
+        if let Some((used, cap)) = over(&self.turns, self.limits.turns) {
+            return Err(Exceeded::Turns { used, cap });
         }
         Ok(())
     }

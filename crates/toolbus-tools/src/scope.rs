@@ -3,8 +3,11 @@
 //! Every door makes one scope for whoever it lets in, and every call carries it. What a call starts
 //! in turn runs in a child, which never has more than its parent.
 
+use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::name::AgentName;
 
@@ -15,8 +18,9 @@ use crate::view::View;
 /// How deep scopes may be nested: a chain in a chain in a turn, and so on.
 pub const DEPTH_MAX: u8 = 16;
 
-/// Where calls come in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Where calls come in. Operators write it in kebab case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Door {
     /// The command line.
@@ -96,6 +100,63 @@ pub struct Scope {
     pub rules: RulesName,
     /// Fires when all of it is over: every call in it and below it is cancelled.
     pub cancelled: CancellationToken,
+}
+
+impl Door {
+    /// Every door, in the order of their declaration.
+    pub const ALL: [Self; 8] = [
+        Self::CommandLine,
+        Self::Bus,
+        Self::Mcp,
+        Self::Http,
+        Self::Turn,
+        Self::Schedule,
+        Self::Chain,
+        Self::Embedded,
+    ];
+
+    /// Its place in [`ALL`](Door::ALL).
+    #[must_use]
+    pub const fn position(self) -> usize {
+        self as usize
+    }
+
+    /// Its name, as operators write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CommandLine => "command-line",
+            Self::Bus => "bus",
+            Self::Mcp => "mcp",
+            Self::Http => "http",
+            Self::Turn => "turn",
+            Self::Schedule => "schedule",
+            Self::Chain => "chain",
+            Self::Embedded => "embedded",
+        }
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Proof {
+    /// The name of every kind of proof.
+    pub const NAMES: [&str; 4] = ["claimed", "broker", "token", "local"];
+
+    /// The name of its kind.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Broker { .. } => "broker",
+            Self::Token { .. } => "token",
+            Self::Local => "local",
+        }
+    }
 }
 
 impl Principal {

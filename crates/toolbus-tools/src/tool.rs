@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolbus_wire::json::RawJson;
 
@@ -60,8 +62,12 @@ pub struct Annotations {
     pub idempotent: bool,
 }
 
-/// How much harm a tool can do, from the least to the most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// How much harm a tool can do, from the least to the most. It is compared by this rank, never by
+/// its name.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Risk {
     /// It changes nothing.
     Low,
@@ -71,6 +77,22 @@ pub enum Risk {
     High,
     /// It can do anything that its host can.
     Critical,
+}
+
+impl Risk {
+    /// Every risk, from the least to the most.
+    pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
+
+    /// Its name, as operators write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
 }
 
 impl Annotations {

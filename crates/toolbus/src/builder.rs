@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_bus::{Bus, MemoryBus};
+use toolbus_policy::LivePolicy;
 use toolbus_tools::bus::{self, ServeOptions};
 use toolbus_tools::gate::Gate;
 use toolbus_tools::invoker::{InvokerBuilder, Shape};
@@ -88,6 +89,13 @@ impl ToolbusBuilder {
     /// Has this policy decide which calls may run. By default all may.
     pub fn policy(self, policy: impl Policy) -> Self {
         Self { invoker: self.invoker.policy(policy), ..self }
+    }
+
+    /// Has this rule book decide which calls may run, in place of any other policy, and count them
+    /// against its limits. It can be replaced while calls are made: see [`LivePolicy::replace`].
+    pub fn rule_book(self, policy: &LivePolicy) -> Self {
+        let invoker = self.invoker.policy(policy.clone()).gate(policy.rate_limit());
+        Self { invoker, ..self }
     }
 
     /// Sends every request that has passed the gates with a grant of this key, for workers that

@@ -65,10 +65,11 @@
 //! # What belongs to its interface
 //!
 //! Types of other crates appear where wrapping them would only hide them, and are re-exported at
-//! the version that fits. Ours: [`bus`], [`tools`], [`wire`], [`scripts`], [`mcp_agent`], and with
-//! their features `mcp` and `sandbox`. They have this crate's version, and change with it. Others':
-//! `Value` of [`serde_json`] 1, the traits of `serde` 1 and [`schemars`] 1, and `CancellationToken`
-//! of `tokio-util` 0.7 in a scope and a call. A setting is added by a new function of the builder.
+//! the version that fits. Ours: [`bus`], [`tools`], [`policy`], [`wire`], [`scripts`],
+//! [`mcp_agent`], and with their features `mcp` and `sandbox`. They have this crate's version, and
+//! change with it. Others': `Value` of [`serde_json`] 1, the traits of `serde` 1 and [`schemars`]
+//! 1, and `CancellationToken` of `tokio-util` 0.7 in a scope and a call. A setting is added by a
+//! new function of the builder.
 //!
 //! This crate's own error types are `#[non_exhaustive]`. Structs with public members that it
 //! re-exports, such as [`Call`], [`Scope`], [`Tool`], [`Output`] and [`CallError`], may be given
@@ -96,6 +97,7 @@ pub use toolbus_bus as bus;
 #[cfg(feature = "mcp")]
 pub use toolbus_mcp as mcp;
 pub use toolbus_mcp_agent as mcp_agent;
+pub use toolbus_policy as policy;
 #[cfg(feature = "sandbox")]
 pub use toolbus_sandbox as sandbox;
 pub use toolbus_scripts as scripts;
@@ -114,6 +116,7 @@ pub use tool_failure::{FAILURE_BYTES_MAX, ToolFailure};
 pub use toolbus::{CLOSE_GRACE_DEFAULT, CLOSE_GRACE_MAX, Toolbus};
 pub use toolbus_bus::responder::ParkedRequest;
 pub use toolbus_bus::{Bus, CallContext, MemoryBus, Progress};
+pub use toolbus_policy::{LivePolicy, PolicySettings, RuleBook};
 pub use toolbus_tools::budget::BudgetLimits;
 pub use toolbus_tools::call::{Arguments, Invocation};
 pub use toolbus_tools::gate::{Gate, Passage, Verdict};

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolbus::{InstanceId, Toolbus};
+use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
 use toolbus_tools::Scope;
@@ -53,7 +54,9 @@ impl Error {
             Self::Fleet(fleet::Error::Join(_))
             | Self::Fleet(fleet::Error::Open(toolbus::Error::Subscribe(_)))
             | Self::Refresh(_) => ErrorCode::Unroutable,
-            Self::Fleet(fleet::Error::Grants(_) | fleet::Error::Open(_)) => return None,
+            Self::Fleet(
+                fleet::Error::Grants(_) | fleet::Error::Policy(_) | fleet::Error::Open(_),
+            ) => return None,
         };
         Some(CallError::new(code, toolbus_config::on_one_line(self)))
     }
@@ -73,6 +76,11 @@ impl OneShot {
 
     pub(super) fn toolbus(&self) -> &Toolbus {
         self.fleet.toolbus()
+    }
+
+    /// The policy that decides about its calls.
+    pub(super) fn policy(&self) -> &LivePolicy {
+        self.fleet.policy()
     }
 
     /// The scope of calls that a person makes by the command line.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use toolbus::{InstanceId, Toolbus};
+use toolbus::InstanceId;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
@@ -10,9 +10,14 @@ use toolbus_runtime::service::{BoxError, Context, Exit};
 use super::LEAVE_TIMEOUT;
 use crate::face::FaceServer;
 use crate::fleet::{self, Fleet, Membership};
+use crate::policy_reload::{self, SettingsSource};
 use crate::settings::Settings;
 
-pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, BoxError> {
+pub(super) async fn run(
+    settings: Settings,
+    source: SettingsSource,
+    context: Context,
+) -> Result<Exit, BoxError> {
     let ready = context.health.component("tools", Need::Required);
     let membership = Membership {
         start: Start::Whenever,
@@ -24,6 +29,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         started => started?,
     };
     let toolbus = fleet.toolbus();
+    policy_reload::follow(fleet.policy().clone(), source, &context.shutdown)?;
 
     if fleet.is_embedded() {
         tracing::warn!("no broker is set: nobody on a bus can call its tools");
@@ -44,7 +50,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     }
 
     let face_address = face.as_ref().map(FaceServer::address);
-    set_status(&context, toolbus, face_address, fleet.scripts_memory());
+    set_status(&context, &fleet, face_address);
     ready.set(State::Up);
     tracing::info!(agent = %toolbus.name(), "serving tool calls");
 
@@ -63,13 +69,10 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
 }
 
 /// What `/status` tells of the agent.
-fn set_status(
-    context: &Context,
-    toolbus: &Toolbus,
-    face: Option<SocketAddr>,
-    scripts_memory: Option<&'static str>,
-) {
-    let toolbus = toolbus.clone();
+fn set_status(context: &Context, fleet: &Fleet, face: Option<SocketAddr>) {
+    let toolbus = fleet.toolbus().clone();
+    let policy = fleet.policy().clone();
+    let scripts_memory = fleet.scripts_memory();
     context.health.describe(move || {
         let tools: Vec<_> =
             toolbus.tools().tools().iter().map(|entry| entry.tool.name.clone()).collect();
@@ -80,6 +83,9 @@ fn set_status(
 
         let mut status =
             serde_json::json!({"agent": toolbus.name(), "tools": tools, "mcpServers": servers});
+        let book = policy.book();
+        status["policy"] =
+            serde_json::json!({"revision": book.revision().as_str(), "rules": book.rule_count()});
         if !away.is_empty() {
             status["mcpServersAway"] = away.into();
         }

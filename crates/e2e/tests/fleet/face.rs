@@ -15,6 +15,7 @@ use crate::support::*;
 
 mod answers;
 mod changes;
+mod doors;
 mod extended;
 mod faithful;
 mod grants;

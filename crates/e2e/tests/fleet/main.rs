@@ -18,6 +18,7 @@ mod embedded;
 mod face;
 mod grants;
 mod others;
+mod policy;
 mod prying;
 mod reference;
 mod registered;

@@ -220,7 +220,7 @@ limit = '1GiB'
       ports[1]: "http" is not a whole number (toolbus.toml:4)
       rules[0].timeout: unknown key where decision is "allow", known there: decision, tools (toolbus.toml:13)
       rules[0].tools[1]: 5 is not a text (toolbus.toml:11)
-      rules[1].decision: "alow" is not one of "allow", "ask", "deny_all" (toolbus.toml:16)
+      rules[1].decision: "alow" is not one of "allow", "ask", "deny_all", did you mean "allow"? (toolbus.toml:16)
       rules[2]: "decision" is missing: one of "allow", "ask", "deny_all" (toolbus.toml:19)
       rules[3]: "tools" is missing (toolbus.toml:22)
       rules[3].timeout: "soon" is not a duration: it does not start with a whole number; for example 250ms, 30s, 5m (toolbus.toml:25)

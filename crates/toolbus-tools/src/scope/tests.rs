@@ -34,3 +34,12 @@ fn scopes_are_nested_only_so_deep() {
 fn a_claimed_name_is_bounded() {
     assert_eq!(Principal::claimed(&"ä".repeat(1_000)).name.len(), crate::id::ID_BYTES_MAX);
 }
+
+#[test]
+fn a_door_is_written_as_it_is_read() {
+    for (position, door) in Door::ALL.into_iter().enumerate() {
+        assert_eq!(door.position(), position);
+        assert_eq!(serde_json::to_value(door).unwrap(), door.as_str());
+        assert_eq!(serde_json::from_value::<Door>(door.as_str().into()).unwrap(), door);
+    }
+}

@@ -363,7 +363,7 @@ async fn a_function_calls_other_tools_in_the_name_of_its_caller() {
     let error = toolbus.call(&scope, "twice", json!({"a": 1, "b": 2})).await.unwrap_err();
     assert_eq!(
         (error.code, &*error.message),
-        (ErrorCode::Denied, "the budget of 2 calls is spent")
+        (ErrorCode::Denied, "the budget of calls is spent: 2 used of 2")
     );
     let error = call(
         tool("lost", "", |_: NoArguments, context: ToolContext| async move {

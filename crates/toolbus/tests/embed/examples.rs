@@ -34,7 +34,7 @@ fn typed_tool() {
         "invalid_arguments: /a: \"one\" is not of type \"integer\"",
         "execution_failed: invalid digit found in string",
         "42",
-        "denied: the budget of 1 calls is spent",
+        "denied: the budget of calls is spent: 1 used of 1",
     ];
     assert_eq!(outcomes(&printed), expected);
 }

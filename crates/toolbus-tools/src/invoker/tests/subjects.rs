@@ -117,7 +117,7 @@ async fn a_call_over_its_budget_is_refused_before_anything_else() {
     let error = invoker.invoke(unknown).await.unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
-        (ErrorCode::Denied, "the budget of 1 calls is spent")
+        (ErrorCode::Denied, "the budget of calls is spent: 1 used of 1")
     );
 }
 

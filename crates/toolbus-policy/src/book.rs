@@ -1,0 +1,361 @@
+//! The rule book: which rule decides a call, and what it says.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use toolbus_tools::policy::{ApprovalDemand, Decision, PolicyRequest};
+use toolbus_tools::tool::Risk;
+
+use crate::conditions::Conditions;
+use crate::coverage::find_covered;
+use crate::limit::Limit;
+use crate::matcher::Matcher;
+use crate::mistake::{Mistake, Mistakes, Reporter};
+use crate::rule_set::RULES_MAX;
+use crate::settings::{Effect, LimitSettings, PolicySettings, RuleSettings};
+
+/// How many limits a book may have.
+pub const LIMITS_MAX: usize = 100;
+/// How many globs all rules and limits of a book may have together.
+pub const PATTERNS_MAX: usize = 4_000;
+/// Longest name of a rule or a limit, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Longest reason, in bytes.
+pub const REASON_BYTES_MAX: usize = 500;
+
+/// What a call that no rule decides is told it was decided by.
+const DEFAULT_NAME: &str = "default";
+/// The same where its tool is too risky for the default.
+const REQUIRED_NAME: &str = "approval_required_risk";
+
+/// Rules and limits, checked and indexed. It never changes.
+#[derive(Debug)]
+pub struct RuleBook {
+    rules: Vec<Rule>,
+    matcher: Matcher,
+    default: Answer,
+    approval_required: Option<(Risk, Answer)>,
+    pub(crate) limits: Vec<Arc<Limit>>,
+    pub(crate) limit_matcher: Matcher,
+    revision: Revision,
+}
+
+/// A rule that calls are matched to.
+#[derive(Debug)]
+struct Rule {
+    name: Arc<str>,
+    answer: Answer,
+    conditions: Conditions,
+}
+
+/// A decision as a book keeps it.
+#[derive(Debug, Clone)]
+enum Answer {
+    Allow,
+    Ask { rule: Arc<str>, reason: Arc<str> },
+    Deny { reason: Arc<str> },
+}
+
+/// Which version of the rules a book has: a digest of what its operator has written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revision(Arc<str>);
+
+/// What decided a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecidedBy {
+    /// A rule, by its name.
+    Rule(Arc<str>),
+    /// No rule did, and its tool has the risk from which on an approval is needed.
+    RequiredApproval,
+    /// No rule did, so the default holds.
+    Default,
+}
+
+/// A decision, and what made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The decision.
+    pub decision: Decision,
+    /// What made it.
+    pub by: DecidedBy,
+}
+
+impl RuleBook {
+    /// Reads a book.
+    ///
+    /// # Errors
+    /// With everything that is wrong with it.
+    pub fn new(settings: &PolicySettings) -> Result<Self, Mistakes> {
+        let mut found = Vec::new();
+        check_counts(settings, &mut found);
+        let rules = read_rules(&settings.rules, &mut found);
+        let limits = read_limits(&settings.limits, &mut found);
+
+        let patterns = rules.iter().map(|rule| &rule.conditions);
+        let patterns = patterns.chain(limits.iter().map(|(_, conditions)| conditions));
+        let patterns = patterns.map(Conditions::pattern_count).sum::<usize>();
+        if patterns > PATTERNS_MAX {
+            let what = format!("{patterns} globs in all rules are more than {PATTERNS_MAX}");
+            found.push(Mistake { key: "rules".to_owned(), what });
+        }
+
+        // What is wrong already would make rules cover others that their operator did not mean to.
+        Mistakes::of(found)?;
+        let conditions: Vec<&Conditions> = rules.iter().map(|rule| &rule.conditions).collect();
+        Mistakes::of(tell_covered(&conditions, &rules))?;
+
+        let of_limits: Vec<&Conditions> = limits.iter().map(|(_, conditions)| conditions).collect();
+        Ok(Self {
+            matcher: Matcher::new(&conditions),
+            limit_matcher: Matcher::new(&of_limits),
+            limits: limits.into_iter().map(|(limit, _)| Arc::new(limit)).collect(),
+            rules,
+            default: default_answer(settings.default),
+            approval_required: settings.approval_required_risk.map(required_approval),
+            revision: Revision::of(settings),
+        })
+    }
+
+    /// What the book says of a call.
+    #[must_use]
+    pub fn decide(&self, request: &PolicyRequest<'_>) -> Decision {
+        self.answer(request).0.decision()
+    }
+
+    /// What the book says of a call, and what it says so by.
+    #[must_use]
+    pub fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
+        let (answer, by) = self.answer(request);
+        let by = match by {
+            Some(rule) => DecidedBy::Rule(Arc::clone(&rule.name)),
+            None if std::ptr::eq(answer, &self.default) => DecidedBy::Default,
+            None => DecidedBy::RequiredApproval,
+        };
+        Explanation { decision: answer.decision(), by }
+    }
+
+    /// Which version of the rules it has.
+    #[must_use]
+    pub fn revision(&self) -> &Revision {
+        &self.revision
+    }
+
+    /// How many rules it has.
+    #[must_use]
+    pub fn rule_count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// The names of its limits, in order.
+    pub fn limit_names(&self) -> impl Iterator<Item = &str> {
+        self.limits.iter().map(|limit| limit.name())
+    }
+
+    /// The names of the limits that count a call, in order.
+    pub fn limits_of(&self, request: &PolicyRequest<'_>) -> impl Iterator<Item = &str> {
+        self.limit_matcher.matching(request).iter().map(|limit| self.limits[limit].name())
+    }
+
+    /// The conditions of its rules, in order.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = (&Arc<str>, &Conditions)> {
+        self.rules.iter().map(|rule| (&rule.name, &rule.conditions))
+    }
+
+    /// The same book, where limits that it has in common with another one go on from what was
+    /// counted there. Otherwise a reload would let everybody start again.
+    #[must_use]
+    pub(crate) fn continuing(mut self, earlier: &Self) -> Self {
+        for limit in &mut self.limits {
+            if let Some(same) = earlier.limits.iter().find(|other| other.is_same(limit)) {
+                *limit = Arc::clone(same);
+            }
+        }
+        self
+    }
+
+    fn answer(&self, request: &PolicyRequest<'_>) -> (&Answer, Option<&Rule>) {
+        if let Some(rule) = self.matcher.matching(request).first() {
+            let rule = &self.rules[rule];
+            return (&rule.answer, Some(rule));
+        }
+
+        match (&self.default, &self.approval_required) {
+            (Answer::Allow, Some((risk, answer))) if request.subject.risk >= *risk => {
+                (answer, None)
+            }
+            (default, _) => (default, None),
+        }
+    }
+}
+
+impl Answer {
+    fn decision(&self) -> Decision {
+        match self {
+            Self::Allow => Decision::Allow,
+            Self::Ask { rule, reason } => Decision::Ask(ApprovalDemand {
+                rule: Arc::clone(rule),
+                reason: Cow::Owned(reason.as_ref().to_owned()),
+            }),
+            Self::Deny { reason } => Decision::Deny(Cow::Owned(reason.as_ref().to_owned())),
+        }
+    }
+}
+
+impl Revision {
+    fn of(settings: &PolicySettings) -> Self {
+        let text = serde_json::to_string(settings).expect("settings are text, numbers and lists");
+        let digest = format!("{:x}", Sha256::digest(text));
+        Self(digest[..16].into())
+    }
+
+    /// Its text: 16 hexadecimal digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for DecidedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(name) => write!(f, "rule '{name}'"),
+            Self::RequiredApproval => f.write_str(REQUIRED_NAME),
+            Self::Default => f.write_str(DEFAULT_NAME),
+        }
+    }
+}
+
+fn default_answer(effect: Effect) -> Answer {
+    let reason: Arc<str> = "no rule allows it".into();
+    match effect {
+        Effect::Allow => Answer::Allow,
+        Effect::Ask => Answer::Ask { rule: DEFAULT_NAME.into(), reason },
+        Effect::Deny => Answer::Deny { reason },
+    }
+}
+
+fn required_approval(risk: Risk) -> (Risk, Answer) {
+    let reason = format!("tools of risk {} and above need one", risk.as_str()).into();
+    (risk, Answer::Ask { rule: REQUIRED_NAME.into(), reason })
+}
+
+fn check_counts(settings: &PolicySettings, found: &mut Vec<Mistake>) {
+    for (key, count, max) in
+        [("rules", settings.rules.len(), RULES_MAX), ("limits", settings.limits.len(), LIMITS_MAX)]
+    {
+        if count > max {
+            found.push(Mistake {
+                key: key.to_owned(),
+                what: format!("{count} are more than {max}"),
+            });
+        }
+    }
+}
+
+fn read_rules<'a>(all: &'a [RuleSettings], found: &mut Vec<Mistake>) -> Vec<Rule> {
+    let mut names = HashMap::new();
+    let mut read_rule = |position: usize, settings: &'a RuleSettings| {
+        let key = format!("rules[{position}]");
+        let owner = format!("rule '{}'", settings.name);
+        let mut reporter = Reporter { key, owner, found };
+        check_name(&settings.name, position, &mut names, &mut reporter);
+        check_reason(settings, &mut reporter);
+
+        let name: Arc<str> = settings.name.as_str().into();
+        let reason = settings.reason.as_deref().unwrap_or_default();
+        let answer = match settings.effect {
+            Effect::Allow => Answer::Allow,
+            Effect::Ask => Answer::Ask { rule: Arc::clone(&name), reason: reason.into() },
+            Effect::Deny => Answer::Deny { reason: format!("{reason} (rule '{name}')").into() },
+        };
+        let conditions = Conditions::read(&settings.conditions(), &mut reporter);
+        Rule { name, answer, conditions }
+    };
+    // More than there may be have no place in a set of rules.
+    let read = all.iter().take(RULES_MAX).enumerate();
+    read.map(|(position, settings)| read_rule(position, settings)).collect()
+}
+
+fn read_limits<'a>(all: &'a [LimitSettings], found: &mut Vec<Mistake>) -> Vec<(Limit, Conditions)> {
+    let mut names = HashMap::new();
+    let mut read_limit = |position: usize, settings: &'a LimitSettings| {
+        let key = format!("limits[{position}]");
+        let owner = format!("limit '{}'", settings.name);
+        let mut reporter = Reporter { key, owner, found };
+        check_name(&settings.name, position, &mut names, &mut reporter);
+
+        let conditions = Conditions::read(&settings.conditions(), &mut reporter);
+        (Limit::new(settings), conditions)
+    };
+    let read = all.iter().take(LIMITS_MAX).enumerate();
+    read.map(|(position, settings)| read_limit(position, settings)).collect()
+}
+
+fn check_name<'a>(
+    name: &'a str,
+    position: usize,
+    names: &mut HashMap<&'a str, usize>,
+    reporter: &mut Reporter<'_>,
+) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_allowed) {
+        let what = format!("a name is 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`");
+        reporter.add("name", what);
+    } else if [DEFAULT_NAME, REQUIRED_NAME].contains(&name) {
+        reporter.add("name", "this name is what stands for calls that no rule decides");
+    }
+
+    if let Some(first) = names.insert(name, position) {
+        reporter.add("name", format!("number {first}, counted from 0, has the same name"));
+    }
+}
+
+fn check_reason(settings: &RuleSettings, reporter: &mut Reporter<'_>) {
+    let reason = settings.reason.as_deref();
+    match reason {
+        Some(text) if text.trim().is_empty() => reporter.add("reason", "it is empty"),
+        Some(text) if text.len() > REASON_BYTES_MAX => {
+            let bytes = text.len();
+            reporter.add("reason", format!("{bytes} bytes are more than {REASON_BYTES_MAX}"));
+        }
+        Some(text) if text.chars().any(char::is_control) => {
+            reporter.add("reason", "it has a control character");
+        }
+        None if settings.effect != Effect::Allow => {
+            let what = "who asks or denies says why: the caller, or whoever is asked, reads it";
+            reporter.add("reason", what);
+        }
+        _ => {}
+    }
+}
+
+fn tell_covered(conditions: &[&Conditions], rules: &[Rule]) -> Vec<Mistake> {
+    let covered = find_covered(conditions);
+    let tell = |covered: crate::coverage::Covered| {
+        let rule = &rules[covered.rule].name;
+        let by: Vec<String> =
+            covered.by.iter().map(|earlier| format!("'{}'", rules[*earlier].name)).collect();
+        let (noun, verb) = if by.len() == 1 { ("rule", "decides") } else { ("rules", "decide") };
+        let what = format!(
+            "rule '{rule}' is never reached: {noun} {} before it {verb} every call that meets its \
+             conditions",
+            by.join(", ")
+        );
+        Mistake { key: format!("rules[{}]", covered.rule), what }
+    };
+    covered.into_iter().map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests;

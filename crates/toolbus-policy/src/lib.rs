@@ -1,0 +1,49 @@
+//! Who may call what, and how often.
+//!
+//! A [`RuleBook`] is what an operator writes in the section `policy` of the settings
+//! ([`PolicySettings`]), checked as a whole and indexed. The first rule whose conditions a call
+//! meets decides it; a call that none decides is the default's. [`LivePolicy`] is a book in use,
+//! which can be replaced by another one between two calls, and [`RateLimit`] the gate that counts
+//! calls against the limits of the book. [`matrix`] shows what a book says, by the function that
+//! decides.
+//!
+//! A decision looks at the call's scope and subject alone, waits for nothing, and allocates nothing
+//! where it allows.
+
+mod book;
+mod conditions;
+mod coverage;
+mod glob;
+mod limit;
+mod live;
+mod matcher;
+pub mod matrix;
+mod mistake;
+pub mod presets;
+mod principal;
+pub mod retry;
+mod rule_set;
+mod settings;
+pub mod spawn;
+mod text_index;
+
+pub use book::{
+    DecidedBy, Explanation, LIMITS_MAX, NAME_BYTES_MAX, PATTERNS_MAX, REASON_BYTES_MAX, Revision,
+    RuleBook,
+};
+pub use limit::{BUCKETS_MAX, RateLimit};
+pub use live::LivePolicy;
+pub use mistake::{Mistake, Mistakes};
+pub use principal::{PrincipalError, parse_principal, principal_text};
+pub use rule_set::RULES_MAX;
+pub use settings::{CountedBy, Effect, LimitSettings, Period, PolicySettings, RuleSettings};
+
+/// The known name that was probably meant by another one.
+fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let similarity = |name: &str| {
+        strsim::normalized_damerau_levenshtein(&written.to_lowercase(), &name.to_lowercase())
+    };
+    let scored = known.into_iter().map(|name| (similarity(name), name));
+    let near = scored.filter(|(similarity, _)| *similarity > 0.65);
+    near.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name)
+}
