@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Deadline;
 use crate::parked_request::ParkedRequest;
+use crate::responder::CallKey;
 use toolbus_wire::{Envelope, Execution, Topic};
 
 /// So many slots, and room for so many parked calls. Clones are the same.
@@ -50,6 +51,8 @@ struct SlotInner {
     state: Mutex<SlotState>,
     /// Hears of the parking.
     has_parked: Notify,
+    /// Fires when the call is left to whoever keeps it.
+    left: CancellationToken,
     request: OnceLock<SlotRequest>,
 }
 
@@ -170,6 +173,7 @@ impl Slot {
             pool: pool.clone(),
             state: Mutex::new(state),
             has_parked: Notify::new(),
+            left: CancellationToken::new(),
             request: OnceLock::new(),
         })))
     }
@@ -187,6 +191,25 @@ impl Slot {
             *state = SlotState::Parked { kept, _room: Some(room) };
             slot.has_parked.notify_one();
         }
+    }
+
+    /// Leaves the call to whoever has written down [`Slot::request`]: it ends here without an
+    /// answer, and takes neither slot nor memory until it is brought back. What waits in it is
+    /// dropped. False where nobody could bring it back, and then nothing happens.
+    pub fn leave(&self) -> bool {
+        let Some(slot) = &self.0 else { return false };
+        if slot.request.get().is_none() {
+            return false;
+        }
+
+        let mut state = slot.state.lock();
+        if let SlotState::Parked { kept, .. } = &mut *state {
+            *kept = Kept::InStore;
+        } else {
+            *state = SlotState::Parked { kept: Kept::InStore, _room: None };
+        }
+        slot.left.cancel();
+        true
     }
 
     /// Takes a slot again, once one is free; calls that come back go before new ones. A call that
@@ -235,6 +258,14 @@ impl Slot {
         Some(ParkedRequest::new(&request.topic, &request.envelope, request.deadline))
     }
 
+    /// What tells the call from all others, also when it is brought back: a call of this id. `None`
+    /// where it has no [`request`](Self::request).
+    #[must_use]
+    pub fn call_key(&self, call_id: &str) -> Option<String> {
+        let request = self.0.as_ref()?.request.get()?;
+        Some(CallKey::of(&request.envelope, call_id).to_string())
+    }
+
     /// Whether the call is parked and its answer goes where that of `request` would.
     pub(crate) fn will_answer_later(&self, request: &Envelope) -> bool {
         let stands_for = self.0.as_ref().and_then(|slot| slot.request.get());
@@ -264,6 +295,14 @@ impl Slot {
     pub(crate) fn cancel(&self) {
         if let Some(request) = self.0.as_ref().and_then(|slot| slot.request.get()) {
             request.cancelled.cancel();
+        }
+    }
+
+    /// Waits until the call is left to whoever keeps it.
+    pub(crate) async fn wait_left(&self) {
+        match &self.0 {
+            Some(slot) => slot.left.cancelled().await,
+            None => std::future::pending().await,
         }
     }
 

@@ -80,9 +80,13 @@ impl ParkedCalls {
 
     /// Has the call end, or gives it up with the responder.
     async fn finish(&self, mut answering: BoxFuture<'static, Disposition>, slot: Slot) {
-        let ended = self.stop.run_until_cancelled(&mut answering).await;
-        if ended.is_some() {
-            return;
+        // Every arm but the first only waits, and that one goes on below where it is not over.
+        tokio::select! {
+            biased;
+            _ = &mut answering => return,
+            // Whoever keeps it brings it back.
+            () = slot.wait_left() => return,
+            () = self.stop.cancelled() => {}
         }
 
         match slot.kept() {

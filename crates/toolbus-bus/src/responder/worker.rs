@@ -83,6 +83,10 @@ impl<S: Service> Handler for RequestHandler<S> {
             tokio::select! {
                 biased;
                 disposition = &mut answering => disposition,
+                () = slot.wait_left() => {
+                    self.worker.tell_left(&slot).await;
+                    Disposition::Ack
+                }
                 () = slot.wait_parked() => {
                     self.worker.tell_parked(&slot);
                     self.parked.spawn(answering, slot);
@@ -340,7 +344,8 @@ impl<S: Service> Worker<S> {
         let envelope = &*arrival.envelope;
         let is_new = arrival.deadline.is_none();
         let Some(caller) = topic_in(envelope, header::STATUS_TO)
-            .filter(|_| is_new && self.queries.may_be_cancelled_unheard(envelope))
+            // One that was kept may have been given up while nobody had it.
+            .filter(|_| !is_new || self.queries.may_be_cancelled_unheard(envelope))
         else {
             return Obstacle::None;
         };
@@ -520,6 +525,15 @@ impl<S: Service> Worker<S> {
         let caller = slot.header(header::PROGRESS_TO);
         if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
             self.heartbeats.send_soon(&caller);
+        }
+    }
+
+    /// Tells the caller of a call that is left to its store that it is kept, so that it takes no
+    /// silence for a loss.
+    async fn tell_left(&self, slot: &Slot) {
+        let caller = slot.header(header::PROGRESS_TO);
+        if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
+            self.heartbeats.send_now(&caller).await;
         }
     }
 
