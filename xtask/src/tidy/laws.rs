@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     // tools
     &["toolbus-tools"],
     // state
-    &["toolbus-store"],
+    &["toolbus-store", "toolbus-approvals"],
     // providers
     &["toolbus-mcp-agent", "toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
     // doors

@@ -1,0 +1,488 @@
+//! The gate between the policy that wants an approval and the gate that refuses calls without one.
+//!
+//! In order: a remembered answer, whether anybody can be asked, the row (on the disk before anybody
+//! is told), the question, the wait, and the one update that lets the call begin. While it waits
+//! the call is parked. What goes wrong is a refusal: no call runs because something failed.
+
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::slot::Kept;
+use toolbus_bus::{Asker, Slot};
+use toolbus_tools::call::Arguments;
+use toolbus_tools::gate::{Gate, Passage, Verdict};
+use toolbus_tools::policy::ApprovalDemand;
+use toolbus_tools::{CallError, Door, Principal};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::json::RawJson;
+use toolbus_wire::message::toolbus::AskError;
+
+use crate::Error;
+use crate::answers::{Answer, Approve};
+use crate::approval::{Approval, ApprovalState};
+use crate::ask;
+use crate::binding::Binding;
+use crate::calls::{Asked, Begin, NewApproval};
+use crate::desk::{Approvals, Desk, Watch};
+
+/// How much of the caller's time is left over for the refusal, when nobody answers: a tenth, and at
+/// most this.
+const ANSWER_MARGIN_MAX: Duration = Duration::from_secs(2);
+
+/// Gets calls approved that need it.
+pub struct ApprovalGate {
+    approvals: Approvals,
+}
+
+/// A call that needs an approval, and who may give it.
+struct Case {
+    binding: Binding,
+    demand: ApprovalDemand,
+    door: Door,
+    caller: Principal,
+    /// Who has made the call, where that may be asked.
+    asker: Option<Asker>,
+    slot: Slot,
+    cancelled: CancellationToken,
+    /// What the call is known by when it comes again.
+    call_key: Option<String>,
+    timeout: Duration,
+}
+
+/// The row of a call, as long as the call is under way. Dropped, it says what has become of the
+/// call.
+struct CallRow {
+    desk: Arc<Desk>,
+    id: String,
+    call_key: String,
+    cancelled: CancellationToken,
+    /// Gone once it is decided whether the call begins.
+    slot: Option<Slot>,
+}
+
+/// What a call hears while it waits.
+enum Heard {
+    Woken,
+    Answered(Result<Approve, AskError>),
+    TimeIsUp,
+}
+
+impl ApprovalGate {
+    pub(crate) fn new(approvals: Approvals) -> Self {
+        Self { approvals }
+    }
+
+    fn desk(&self) -> &Arc<Desk> {
+        self.approvals.desk()
+    }
+}
+
+impl Gate for ApprovalGate {
+    fn name(&self) -> &'static str {
+        "approval"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let call = &passage.call;
+        let returning = self.desk().take_returning(|| call.slot.call_key(call.id.as_str()));
+
+        match (passage.approval.clone(), returning) {
+            (None, None) => Verdict::Now(Ok(())),
+            (None, Some(call_key)) => {
+                let slot = passage.call.slot.clone();
+                Verdict::Later(Box::pin(self.begin_without(slot, call_key)))
+            }
+            (Some(demand), returning) => {
+                Verdict::Later(Box::pin(self.obtain(passage, demand, returning)))
+            }
+        }
+    }
+}
+
+impl ApprovalGate {
+    /// A call that was brought back and needs no approval any more still begins once at most.
+    async fn begin_without(&self, slot: Slot, call_key: String) -> Result<(), CallError> {
+        let rows = &self.desk().rows;
+        let begin = rows.begin_without(&call_key).await.map_err(|error| unusable(&error))?;
+
+        let desk = Arc::clone(self.desk());
+        self.desk().spawn(async move { desk.rows.forget_request(&call_key).await });
+        match begin {
+            Begin::Now => Ok(()),
+            Begin::Begun => Err(begun_before()),
+            Begin::No | Begin::Elsewhere => leave(&slot).await,
+        }
+    }
+
+    async fn obtain(
+        &self,
+        passage: &mut Passage,
+        demand: ApprovalDemand,
+        returning: Option<String>,
+    ) -> Result<(), CallError> {
+        let config = &self.desk().config;
+        let case = Case::of(passage, demand, config.timeout, config.allow_self_approval);
+        self.desk().start().await.map_err(|error| case.refuse_for(&error))?;
+
+        let found = self.desk().rows.find_remembered(&case.binding).await;
+        if let Some(id) = found.map_err(|error| case.refuse_for(&error))? {
+            tracing::info!(remembered = id, subject = case.binding.subject, "approved before");
+            if let Some(call_key) = returning {
+                self.begin_without(case.slot.clone(), call_key).await?;
+            }
+            case.let_pass(passage, None);
+            return Ok(());
+        }
+
+        let new = self.new_approval(passage, &case)?;
+        let Some((approval, mut row)) = self.write_down(new, &case).await? else {
+            return leave(&case.slot).await;
+        };
+        let answered = self.wait_for_answer(&case, approval).await?;
+        let begin = self.begin(passage, &case, &answered).await?;
+
+        row.slot = None;
+        passage.hold(row);
+        match begin {
+            Ok(Begin::Now) => Ok(()),
+            Ok(Begin::Begun) => Err(begun_before()),
+            Ok(Begin::No) => {
+                Err(case.refuse("its approval is for something else, or was not used in time"))
+            }
+            Ok(Begin::Elsewhere) => leave(&case.slot).await,
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Writes down what is asked for. `None` where another process has the call.
+    async fn write_down(
+        &self,
+        new: NewApproval,
+        case: &Case,
+    ) -> Result<Option<(Approval, CallRow)>, CallError> {
+        let asked = self.desk().rows.ask(new).await;
+        let approval = match asked.map_err(|error| case.refuse_for(&error))? {
+            Asked::Ours(approval) => approval,
+            Asked::Elsewhere => return Ok(None),
+            Asked::Begun => return Err(begun_before()),
+        };
+
+        let row = CallRow {
+            desk: Arc::clone(self.desk()),
+            id: approval.id.clone(),
+            call_key: approval.call_key.clone(),
+            cancelled: case.cancelled.clone(),
+            slot: Some(case.slot.clone()),
+        };
+        Ok(Some((approval, row)))
+    }
+
+    fn new_approval(&self, passage: &Passage, case: &Case) -> Result<NewApproval, CallError> {
+        let Desk { config, .. } = &**self.desk();
+        let request = case.slot.request();
+        let request = request.and_then(|request| serde_json::to_string(&request).ok());
+        if case.asker.is_none() && request.is_none() && !config.wait_for_operator {
+            return Err(case.refuse("there is nobody to ask"));
+        }
+        if self.desk().is_full() {
+            return Err(case.refuse_for(&Error::Full(config.pending_max)));
+        }
+
+        let call = &passage.call;
+        Ok(NewApproval {
+            binding: case.binding.clone(),
+            call_key: request.as_ref().and(case.call_key.clone()),
+            call_id: call.id.to_string(),
+            tool: call.tool.to_string(),
+            risk: format!("{:?}", passage.subject.risk).to_lowercase(),
+            door: format!("{:?}", case.door).to_lowercase(),
+            agent: call.scope.agent.to_string(),
+            reason: case.demand.reason.to_string(),
+            request,
+            timeout: case.timeout,
+        })
+    }
+
+    /// Waits until the approval is answered or over.
+    async fn wait_for_answer(
+        &self,
+        case: &Case,
+        mut approval: Approval,
+    ) -> Result<Approval, CallError> {
+        if approval.state != ApprovalState::Pending {
+            return Ok(approval);
+        }
+        park(case, &approval).await;
+
+        let rows = &self.desk().rows;
+        let watch = self.desk().watch(&approval.id);
+        let ends_at = Instant::now() + case.timeout;
+        let mut asker = case.asker.clone();
+        let mut question = pin!(self.ask(asker.clone(), approval.clone()));
+
+        loop {
+            // Also the first time: it may have been answered before anybody watched.
+            let read = rows.read(&approval.id).await;
+            approval = read.map_err(|error| case.refuse_for(&error))?;
+            if approval.state != ApprovalState::Pending {
+                return Ok(approval);
+            }
+
+            match hear(&watch, question.as_mut(), asker.is_some(), ends_at).await {
+                Heard::Woken => {}
+                Heard::Answered(Ok(verdict)) => {
+                    asker = None;
+                    self.write_answer(case, &approval.id, verdict).await?;
+                }
+                Heard::Answered(Err(error)) => {
+                    asker = None;
+                    self.go_on_without(case, &approval, &error).await?;
+                }
+                Heard::TimeIsUp => {
+                    let note = "nobody answered in time";
+                    let expired = rows.expire(&approval.id, note).await;
+                    expired.map_err(|error| case.refuse_for(&error))?;
+                }
+            }
+        }
+    }
+
+    /// Asks whoever has made the call.
+    async fn ask(&self, asker: Option<Asker>, approval: Approval) -> Result<Approve, AskError> {
+        match asker {
+            Some(asker) => ask::ask(asker, approval, self.desk().config.remember_for).await,
+            None => pending().await,
+        }
+    }
+
+    /// Writes down what the caller has answered.
+    async fn write_answer(&self, case: &Case, id: &str, verdict: Approve) -> Result<(), CallError> {
+        let answer = Answer::new(verdict, &case.caller);
+        let answered = self.approvals.store().answer(id, answer).await;
+        match answered {
+            // Somebody else was faster, and that holds.
+            Ok(_) | Err(Error::AlreadyAnswered(_)) => Ok(()),
+            Err(error) => Err(case.refuse_for(&error)),
+        }
+    }
+
+    /// The caller gives no answer. Others may.
+    async fn go_on_without(
+        &self,
+        case: &Case,
+        approval: &Approval,
+        error: &AskError,
+    ) -> Result<(), CallError> {
+        if approval.is_kept || self.desk().config.wait_for_operator {
+            tracing::debug!(%error, approval = approval.id, "the caller does not answer");
+            return Ok(());
+        }
+        let refusal = case.refuse(&format!("nobody could be asked: {error}"));
+        let expired = self.desk().rows.expire(&approval.id, "nobody could be asked").await;
+        expired.map_err(|error| case.refuse_for(&error))?;
+        Err(refusal)
+    }
+
+    /// Lets the call begin, where the answer is a yes to what it is. The error outside is one of
+    /// the store; the one inside is what the call ends in.
+    async fn begin(
+        &self,
+        passage: &mut Passage,
+        case: &Case,
+        approval: &Approval,
+    ) -> Result<Result<Begin, CallError>, CallError> {
+        let (digest, runs) = match approval.state {
+            ApprovalState::Approved => (case.binding.digest(), case.binding.clone()),
+            ApprovalState::Modified => match case.modified(passage, approval) {
+                Ok(runs) => (approval.digest.clone(), runs),
+                Err(refusal) => return Ok(Err(refusal)),
+            },
+            ApprovalState::Denied => return Ok(Err(case.refuse_denied(approval))),
+            ApprovalState::Consumed => return Ok(Ok(Begin::Begun)),
+            ApprovalState::Pending | ApprovalState::Expired => {
+                return Ok(Err(case.refuse_expired(approval)));
+            }
+        };
+
+        let begin = self.desk().rows.consume(approval, digest, &runs).await;
+        let begin = begin.map_err(|error| case.refuse_for(&error))?;
+        if begin == Begin::Now {
+            case.let_pass(passage, Some(runs.arguments));
+        }
+        Ok(Ok(begin))
+    }
+}
+
+impl Case {
+    fn of(
+        passage: &Passage,
+        demand: ApprovalDemand,
+        timeout: Duration,
+        may_ask_caller: bool,
+    ) -> Self {
+        let call = &passage.call;
+        let principal = &call.scope.principal;
+        let binding = Binding::of(passage, &demand);
+        let may_ask = may_ask_caller || *principal == Principal::local();
+        let asker = (may_ask && ask::can_be_asked(&call.asker)).then(|| call.asker.clone());
+
+        // The refusal has to reach the caller before it stops waiting.
+        let left = passage.caller_deadline.left();
+        let margin = (left / 10).min(ANSWER_MARGIN_MAX);
+        Self {
+            binding,
+            demand,
+            door: call.scope.door,
+            caller: principal.clone(),
+            asker,
+            slot: call.slot.clone(),
+            cancelled: call.cancelled.clone(),
+            call_key: call.slot.call_key(call.id.as_str()),
+            timeout: timeout.min(left.saturating_sub(margin)),
+        }
+    }
+
+    /// What runs where an approver has changed the arguments: they fit the tool's schema, and mean
+    /// the same tool.
+    fn modified(&self, passage: &Passage, approval: &Approval) -> Result<Binding, CallError> {
+        let refuse = |why: String| {
+            self.refuse(&format!("the arguments that it was approved with cannot be used: {why}"))
+        };
+        if approval.binding.with_arguments(Value::Null) != self.binding.with_arguments(Value::Null)
+        {
+            return Err(refuse("they are for another call".to_owned()));
+        }
+        let Value::Object(arguments) = approval.binding.arguments.clone() else {
+            return Err(refuse("they are no object".to_owned()));
+        };
+
+        let read = passage.read_arguments(arguments);
+        let (subject, arguments) = read.map_err(|error| refuse(error.message))?;
+        if subject != passage.subject {
+            return Err(refuse(format!("they are about '{}'", subject.id)));
+        }
+        Ok(self.binding.with_arguments(arguments))
+    }
+
+    /// Lets the call pass with what was approved: the tool is sent just that, not another text that
+    /// is read as the same.
+    fn let_pass(&self, passage: &mut Passage, arguments: Option<Value>) {
+        passage.approval = None;
+        if let Some(arguments) = arguments {
+            passage.arguments = arguments;
+        }
+        if passage.entry.is_none() {
+            return;
+        }
+
+        let call = &mut passage.call;
+        call.arguments = Arguments::Value(passage.arguments.clone());
+        let params = call.mcp_params.take();
+        call.mcp_params = params
+            .map(|params| params.with_member("arguments", Some(&RawJson::of(&passage.arguments))));
+    }
+
+    fn refuse(&self, why: &str) -> CallError {
+        let Self { binding, demand, door, .. } = self;
+        let outside = match door {
+            Door::Chain => ", or call it directly, outside the chain",
+            _ => "",
+        };
+        let text = format!(
+            "'{}' needs an approval ({}; rule '{}'), and was not run: {why}. To allow it: approve \
+             it while it waits (agent-host approvals, or a client that can be asked), or change \
+             the rule{outside}",
+            binding.subject, demand.reason, demand.rule
+        );
+        CallError::new(ErrorCode::Denied, text)
+    }
+
+    fn refuse_for(&self, error: &Error) -> CallError {
+        match error {
+            Error::Store(error) => tracing::warn!(%error, "approvals cannot be kept"),
+            error => tracing::info!(%error, "a call cannot be approved"),
+        }
+        self.refuse(&error.to_string())
+    }
+
+    fn refuse_denied(&self, approval: &Approval) -> CallError {
+        let by = approval.told_by();
+        let note = approval.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
+        let subject = &self.binding.subject;
+        CallError::new(ErrorCode::Denied, format!("'{subject}' was denied{by}{note}"))
+    }
+
+    fn refuse_expired(&self, approval: &Approval) -> CallError {
+        let why = approval.note.as_deref().unwrap_or("nobody answered in time");
+        self.refuse(why)
+    }
+}
+
+/// Parks a call. One that is kept and finds no room is left to its row.
+async fn park(case: &Case, approval: &Approval) {
+    if !approval.is_kept {
+        case.slot.park(Kept::InMemory);
+        return;
+    }
+    case.slot.park(Kept::InStore);
+    if case.slot.kept() != Some(Kept::InStore) && case.slot.leave() {
+        pending::<()>().await;
+    }
+}
+
+/// Leaves the call to whoever has it: this process has nothing to say of it any more.
+async fn leave(slot: &Slot) -> Result<(), CallError> {
+    if slot.leave() {
+        pending::<()>().await;
+    }
+    Err(begun_before())
+}
+
+async fn hear(
+    watch: &Watch,
+    question: impl Future<Output = Result<Approve, AskError>>,
+    is_asked: bool,
+    ends_at: Instant,
+) -> Heard {
+    // Every arm only waits.
+    tokio::select! {
+        biased;
+        answer = question, if is_asked => Heard::Answered(answer),
+        () = watch.woken() => Heard::Woken,
+        () = tokio::time::sleep_until(ends_at) => Heard::TimeIsUp,
+    }
+}
+
+fn begun_before() -> CallError {
+    CallError::new(
+        ErrorCode::OutcomeUnknown,
+        "the call was let begin before: it may have taken effect or not",
+    )
+}
+
+fn unusable(error: &Error) -> CallError {
+    tracing::warn!(%error, "approvals cannot be kept");
+    CallError::new(ErrorCode::Denied, format!("the call was not run: {error}"))
+}
+
+impl Drop for CallRow {
+    fn drop(&mut self) {
+        let (desk, id, call_key) = (Arc::clone(&self.desk), self.id.clone(), self.call_key.clone());
+        let is_decided = self.slot.is_none();
+        let is_kept = self.slot.as_ref().is_some_and(|slot| slot.kept() == Some(Kept::InStore));
+        let is_cancelled = self.cancelled.is_cancelled();
+
+        self.desk.spawn(async move {
+            match (is_decided, is_kept && !is_cancelled) {
+                (true, _) => desk.rows.forget_request(&call_key).await,
+                (false, true) => desk.rows.release(&call_key).await,
+                (false, false) => desk.rows.withdraw(&id).await,
+            }
+        });
+    }
+}
