@@ -379,16 +379,17 @@ impl HostRows {
                     ("UPDATE approvals
                       SET state = 'expired', ended_ms = $1, note = 'nobody answered in time'
                       WHERE id IN (SELECT id FROM approvals
-                          WHERE state = 'pending' AND expires_ms <= $1 LIMIT $2)", now),
+                          WHERE state = 'pending' AND ended_ms IS NULL AND expires_ms <= $1 LIMIT $2)", now),
                     ("UPDATE approvals
                       SET state = 'expired', ended_ms = $1, note = 'its call did not begin in time'
                       WHERE id IN (SELECT id FROM approvals
-                          WHERE state IN ('approved', 'modified') AND expires_ms <= $1 LIMIT $2)", now),
+                          WHERE state IN ('approved', 'modified') AND ended_ms IS NULL
+                              AND expires_ms <= $1 LIMIT $2)", now),
                     ("UPDATE approvals
                       SET state = 'expired', ended_ms = $1, note = 'its call has ended with its process'
                       WHERE id IN (SELECT id FROM approvals
                           WHERE state IN ('pending', 'approved', 'modified') AND request IS NULL
-                              AND (held_by IS NULL OR held_by NOT IN
+                              AND ended_ms IS NULL AND (held_by IS NULL OR held_by NOT IN
                                   (SELECT id FROM approvals_hosts WHERE until_ms > $1)) LIMIT $2)", now),
                     ("DELETE FROM approvals WHERE id IN
                           (SELECT id FROM approvals WHERE ended_ms < $1 LIMIT $2)", old),

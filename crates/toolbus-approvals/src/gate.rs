@@ -34,6 +34,9 @@ use crate::desk::{Approvals, Desk, Watch};
 /// most this.
 const ANSWER_MARGIN_MAX: Duration = Duration::from_secs(2);
 
+/// How long a call that waits leaves a store alone that it cannot read.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Gets calls approved that need it.
 pub struct ApprovalGate {
     approvals: Approvals,
@@ -227,10 +230,15 @@ impl ApprovalGate {
 
         loop {
             // Also the first time: it may have been answered before anybody watched.
-            let read = rows.read(&approval.id).await;
-            approval = read.map_err(|error| case.refuse_for(&error))?;
-            if approval.state != ApprovalState::Pending {
-                return Ok(approval);
+            match rows.read(&approval.id).await {
+                Ok(read) if read.state != ApprovalState::Pending => return Ok(read),
+                Ok(read) => approval = read,
+                Err(error) if Instant::now() >= ends_at => return Err(case.refuse_for(&error)),
+                Err(error) => {
+                    tracing::debug!(%error, "an approval cannot be looked at");
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                    continue;
+                }
             }
 
             match hear(&watch, question.as_mut(), asker.is_some(), ends_at).await {

@@ -32,11 +32,16 @@ pub const MIGRATIONS: Migrations = Migrations {
                   request TEXT
               );
               CREATE UNIQUE INDEX approvals_call ON approvals (call_key, asked_digest);
-              CREATE INDEX approvals_state ON approvals (state, expires_ms);
+              CREATE INDEX approvals_overdue ON approvals (state, expires_ms)
+                  WHERE ended_ms IS NULL;
+              CREATE INDEX approvals_listed ON approvals (state, asked_ms);
               CREATE INDEX approvals_asked ON approvals (asked_ms);
-              CREATE INDEX approvals_held ON approvals (held_by, state);
+              CREATE INDEX approvals_held ON approvals (held_by, state)
+                  WHERE held_by IS NOT NULL;
               CREATE INDEX approvals_kept ON approvals (agent, state) WHERE request IS NOT NULL;
-              CREATE INDEX approvals_ended ON approvals (ended_ms);
+              CREATE INDEX approvals_not_kept ON approvals (state)
+                  WHERE request IS NULL AND ended_ms IS NULL;
+              CREATE INDEX approvals_ended ON approvals (ended_ms) WHERE ended_ms IS NOT NULL;
               CREATE TABLE approvals_remembered (
                   id TEXT PRIMARY KEY,
                   digest TEXT NOT NULL UNIQUE,

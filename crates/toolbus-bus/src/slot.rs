@@ -5,6 +5,7 @@
 //! it takes one again before it goes on. Whoever made the call still waits for it, hears that it is
 //! held, and may cancel it.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -53,6 +54,8 @@ struct SlotInner {
     has_parked: Notify,
     /// Fires when the call is left to whoever keeps it.
     left: CancellationToken,
+    /// What its request takes up where it came in. One that is parked has its room there.
+    arrival_room: Mutex<Option<Box<dyn Any + Send>>>,
     request: OnceLock<SlotRequest>,
 }
 
@@ -174,6 +177,7 @@ impl Slot {
             state: Mutex::new(state),
             has_parked: Notify::new(),
             left: CancellationToken::new(),
+            arrival_room: Mutex::new(None),
             request: OnceLock::new(),
         })))
     }
@@ -190,6 +194,22 @@ impl Slot {
         {
             *state = SlotState::Parked { kept, _room: Some(room) };
             slot.has_parked.notify_one();
+            drop(state);
+            self.free_arrival_room();
+        }
+    }
+
+    /// Keeps what the call's request takes up, until the call is parked or over.
+    pub(crate) fn hold_arrival_room(&self, room: impl Send + 'static) {
+        if let Some(slot) = &self.0 {
+            *slot.arrival_room.lock() = Some(Box::new(room));
+        }
+    }
+
+    /// The call is over, or has its room elsewhere.
+    pub(crate) fn free_arrival_room(&self) {
+        if let Some(slot) = &self.0 {
+            drop(slot.arrival_room.lock().take());
         }
     }
 

@@ -137,6 +137,8 @@ impl<S: Service> Worker<S> {
         }
 
         let share = self.room.reserve(envelope.body.len());
+        let has_share = share.is_some();
+        slot.hold_arrival_room(share);
         let is_addressed = envelope.reply_to.is_some();
         let reply_to = envelope.reply_to.clone().or_else(|| self.service.default_reply_topic());
         let names = ReplyNames::of(&envelope);
@@ -162,11 +164,11 @@ impl<S: Service> Worker<S> {
                     topic: sent_to(topic, &envelope),
                     envelope: Arc::new(envelope),
                     // A request that was parked has its room there.
-                    has_room: share.is_some() || deadline.is_some(),
+                    has_room: has_share || deadline.is_some(),
                     dead_letter_body: dead_letter_body.clone(),
                     reply_to: &reply_to,
                     redelivered,
-                    slot,
+                    slot: slot.clone(),
                     deadline,
                 };
                 let Some(outcome) = self.outcome(call, arrival, &record).await else {
@@ -188,7 +190,8 @@ impl<S: Service> Worker<S> {
         let limit = Deadline::after(left.clamp(REPLY_TIMEOUT_MIN, REPLY_TIMEOUT_MAX));
         let reply = self.address(names, reply);
         self.outbox.deliver(&reply_to, reply, room, limit).await;
-        drop((held_call, share));
+        drop(held_call);
+        slot.free_arrival_room();
 
         Disposition::Ack
     }

@@ -1,0 +1,10 @@
+//! Approvals on SQLite and on PostgreSQL: what one does, the other does as well. Names that begin
+//! with `rv_` are lines of the list that the gates follow.
+
+mod answers;
+mod bus;
+mod gate;
+mod remembered;
+mod scale;
+mod stores;
+mod support;
