@@ -1,5 +1,6 @@
 //! What `agent-host` can be told to do, one file a command.
 
+mod approvals;
 mod demo;
 mod invoke;
 mod one_shot;
@@ -24,7 +25,7 @@ pub(crate) async fn run(
     mut settings: Settings,
     context: Context,
 ) -> Result<Exit, BoxError> {
-    if !matches!(command, Command::Demo) {
+    if !matches!(command, Command::Demo | Command::Approvals(_)) {
         // A signal ends the wait for a person's answer, and says how this ends.
         let stop = context.shutdown.requested();
         let Some(checked) = stop.run_until_cancelled(ask_for_trust(settings)).await else {
@@ -37,6 +38,7 @@ pub(crate) async fn run(
         Command::Tools(options) => tools::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
         Command::Serve(_) => serve::run(settings, context).await,
+        Command::Approvals(options) => approvals::run(options, &settings).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }

@@ -215,7 +215,7 @@ impl HostRows {
                 let begun = sqlx::query(
                     "UPDATE approvals
                      SET state = 'consumed', ended_ms = $3, note = 'no approval was needed any more'
-                     WHERE call_key = $1 AND held_by = $2
+                     WHERE call_key = $1 AND asked_digest >= '' AND held_by = $2
                          AND state IN ('pending', 'approved', 'modified')",
                 )
                 .bind(key)
@@ -280,14 +280,15 @@ impl HostRows {
 
     /// Leaves a call to its row: whoever lives when it is answered brings it back.
     pub(crate) async fn release(&self, call_key: &str) -> Result<(), Error> {
-        let release = "UPDATE approvals SET held_by = NULL WHERE call_key = $1 AND held_by = $2";
+        let release = "UPDATE approvals SET held_by = NULL WHERE call_key = $1 AND asked_digest >= '' \
+                       AND held_by = $2";
         self.let_go(call_key, release).await
     }
 
     /// Forgets the request of a call that has ended.
     pub(crate) async fn forget_request(&self, call_key: &str) -> Result<(), Error> {
         let forget = "UPDATE approvals SET held_by = NULL, request = NULL
-                      WHERE call_key = $1 AND held_by = $2";
+                      WHERE call_key = $1 AND asked_digest >= '' AND held_by = $2";
         self.let_go(call_key, forget).await
     }
 
@@ -440,9 +441,12 @@ fn why_not(approval: &Approval, host: &str) -> Begin {
     }
 }
 
+/// `asked_digest` is there in this and other conditions so that SQLite takes the index of both: it
+/// knows nothing of how many rows there are of a state or of a host.
 async fn has_begun(transaction: &mut Transaction, call_key: &str) -> Result<bool, StoreError> {
     let begun = sqlx::query_scalar::<_, String>(
-        "SELECT id FROM approvals WHERE call_key = $1 AND state = 'consumed' LIMIT 1",
+        "SELECT id FROM approvals
+         WHERE call_key = $1 AND asked_digest >= '' AND state = 'consumed' LIMIT 1",
     );
     let begun = begun.bind(call_key).fetch_optional(transaction.connection()).await?;
     Ok(begun.is_some())

@@ -74,10 +74,7 @@ pub(crate) async fn writer(location: &Location) -> Result<AnyConnection, Error> 
     }
 }
 
-async fn connect(
-    options: &AnyConnectOptions,
-    location: &Location,
-) -> Result<AnyConnection, Error> {
+async fn connect(options: &AnyConnectOptions, location: &Location) -> Result<AnyConnection, Error> {
     let mut connection = options.connect().await?;
     set_up(&mut connection, location, Purpose::Write).await?;
     Ok(connection)

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use toolbus::{InstanceId, Toolbus};
+use toolbus::InstanceId;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
@@ -11,6 +11,7 @@ use super::LEAVE_TIMEOUT;
 use crate::face::FaceServer;
 use crate::fleet::{self, Fleet, Membership};
 use crate::settings::Settings;
+use crate::state::KeptState;
 
 pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("tools", Need::Required);
@@ -43,8 +44,11 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
 
+    if let Some(state) = fleet.state() {
+        state.report();
+    }
     let face_address = face.as_ref().map(FaceServer::address);
-    set_status(&context, toolbus, face_address, fleet.scripts_memory());
+    set_status(&context, &fleet, face_address);
     ready.set(State::Up);
     tracing::info!(agent = %toolbus.name(), "serving tool calls");
 
@@ -63,13 +67,10 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
 }
 
 /// What `/status` tells of the agent.
-fn set_status(
-    context: &Context,
-    toolbus: &Toolbus,
-    face: Option<SocketAddr>,
-    scripts_memory: Option<&'static str>,
-) {
-    let toolbus = toolbus.clone();
+fn set_status(context: &Context, fleet: &Fleet, face: Option<SocketAddr>) {
+    let toolbus = fleet.toolbus().clone();
+    let scripts_memory = fleet.scripts_memory();
+    let state = fleet.state().map(KeptState::describe);
     context.health.describe(move || {
         let tools: Vec<_> =
             toolbus.tools().tools().iter().map(|entry| entry.tool.name.clone()).collect();
@@ -85,6 +86,9 @@ fn set_status(
         }
         if let Some(memory) = scripts_memory {
             status["scripts"] = serde_json::json!({"memory": memory});
+        }
+        if let Some(state) = &state {
+            status["state"] = state.clone();
         }
         if let Some(face) = face {
             status["mcpFace"] = face.to_string().into();

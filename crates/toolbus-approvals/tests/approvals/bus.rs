@@ -172,8 +172,7 @@ async fn a_call_that_was_let_begin_is_never_begun_again() {
                 };
                 Served::with_policy(&place, &broker, policy).await
             };
-            let (outcome, second) =
-                tokio::join!(call(&caller, json!({"to": "alice"})), restarting);
+            let (outcome, second) = tokio::join!(call(&caller, json!({"to": "alice"})), restarting);
             let error = outcome.unwrap_err();
             assert_eq!(error.code, ErrorCode::OutcomeUnknown, "{error}");
             assert_eq!(error.execution, Execution::Unknown);
@@ -224,7 +223,8 @@ async fn two_hosts_at_one_store_run_each_call_once() {
     for place in Place::all().await {
         let broker = MemoryBus::new();
         let operator = place.operator();
-        let mut hosts = [Served::start(&place, &broker).await, Served::start(&place, &broker).await];
+        let mut hosts =
+            [Served::start(&place, &broker).await, Served::start(&place, &broker).await];
         let caller = caller(&broker).await;
         let calls = join_all((0..CALLS).map(|n| call(&caller, json!({"to": n.to_string()}))));
         let answering = async {

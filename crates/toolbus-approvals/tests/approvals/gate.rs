@@ -18,8 +18,14 @@ async fn rv_i7_without_anybody_to_ask_a_call_is_denied_and_says_how_to_allow_it(
     for place in Place::all().await {
         let host = Host::new(place.store(), ApprovalConfig::default());
         let told = denied(host.invoker.invoke(pay(json!({"to": "alice"}))).await);
-        for part in ["'test/pay'", "money moves", "rule 'payments'", "there is nobody to ask",
-            "agent-host approvals", "change the rule"] {
+        for part in [
+            "'test/pay'",
+            "money moves",
+            "rule 'payments'",
+            "there is nobody to ask",
+            "agent-host approvals",
+            "change the rule",
+        ] {
             assert!(told.contains(part), "{part}: {told}");
         }
         assert!(!told.contains("chain"), "{told}");
@@ -58,7 +64,10 @@ async fn an_approved_call_runs_once_and_the_next_one_is_asked_for_again() {
             assert_eq!(done.state, ApprovalState::Consumed);
             assert_eq!(done.answered_by.as_deref(), Some("local (local)"));
         }
-        assert_eq!(host.ran(), [json!({"to": "alice", "amount": 5}), json!({"to": "alice", "amount": 5})]);
+        assert_eq!(
+            host.ran(),
+            [json!({"to": "alice", "amount": 5}), json!({"to": "alice", "amount": 5})]
+        );
         host.approvals.close().await;
     }
 }
@@ -216,7 +225,10 @@ async fn the_tool_is_sent_what_was_approved_not_what_was_written() {
 }
 
 /// Whoever is asked by the call itself.
-fn asker(answers: serde_json::Value, kinds: &[AskKind]) -> (Asker, Arc<parking_lot::Mutex<Vec<Question>>>) {
+fn asker(
+    answers: serde_json::Value,
+    kinds: &[AskKind],
+) -> (Asker, Arc<parking_lot::Mutex<Vec<Question>>>) {
     let asked = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let keeping = Arc::clone(&asked);
     let asker = Asker::to(move |question| {
@@ -294,7 +306,10 @@ async fn a_caller_that_cannot_answer_is_nobody_to_ask() {
         Asker::to(gone).with_kinds([AskKind::Approval])
     };
     let told = denied(host.invoker.invoke(pay(json!({"to": "a"})).with_asker(gone())).await);
-    assert!(told.contains("nobody could be asked") && told.contains("the client is away"), "{told}");
+    assert!(
+        told.contains("nobody could be asked") && told.contains("the client is away"),
+        "{told}"
+    );
     assert_eq!(place.operator().states().await, [ApprovalState::Expired]);
 
     // Others may answer.

@@ -29,7 +29,13 @@ async fn runs(host: &Host, operator: &Operator, call: Call) -> bool {
     let invoking = host.invoker.invoke(call);
     let refusing = async {
         for _ in 0..30 {
-            if let Some(asked) = operator.store.list(Some(toolbus_approvals::ApprovalState::Pending), 1).await.unwrap().pop() {
+            if let Some(asked) = operator
+                .store
+                .list(Some(toolbus_approvals::ApprovalState::Pending), 1)
+                .await
+                .unwrap()
+                .pop()
+            {
                 operator.say(&asked, Approve::No).await;
                 return;
             }

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolbus_approvals::{Answer, ApprovalState, Approve};
+use toolbus_approvals::{Answer, ApprovalState, ApprovalStore, Approve};
 use toolbus_store::sqlx::{self, AssertSqlSafe};
 use toolbus_tools::Principal;
 
 use crate::support::*;
 
 const ROWS: u64 = 1_000_000;
-const DECISIONS: usize = 200;
+const DECISIONS: usize = 100;
 
 /// The most of the memory of this process that was in use, in KiB.
 fn memory_kib() -> u64 {
@@ -47,9 +47,10 @@ async fn a_million_pending_approvals_cost_no_memory_and_little_time() {
 
     // Nothing is brought back here: that is done by who answers requests.
     let before = memory_kib();
-    let host = Host::new(place.store(), with_operator());
-    let operator = place.operator();
-    let mut decisions = Vec::new();
+    // Who answers is in the same process: another one is heard of by looking at the file.
+    let host = Host::new(store.clone(), with_operator());
+    let operator = Operator { store: ApprovalStore::new(store.clone(), false) };
+    let (mut answers, mut decisions) = (Vec::new(), Vec::new());
     for _ in 0..DECISIONS {
         let answering = async {
             let asked = loop {
@@ -63,18 +64,23 @@ async fn a_million_pending_approvals_cost_no_memory_and_little_time() {
             let began = Instant::now();
             let answer = Answer::new(Approve::ONCE, &Principal::local());
             operator.store.answer(&asked.id, answer).await.unwrap();
-            began
+            (began, began.elapsed())
         };
         let call = host.invoker.invoke(pay(json!({"to": "alice"})));
-        let (outcome, began) = tokio::join!(call, answering);
+        let (outcome, (began, answered)) = tokio::join!(call, answering);
+        answers.push(answered);
         decisions.push(began.elapsed());
         assert_eq!(text(outcome), "paid");
     }
+    answers.sort();
     decisions.sort();
     let grown = memory_kib().saturating_sub(before);
     println!(
-        "with {} pending: answered until run p50 {:?}, p95 {:?}; memory grew by {grown} KiB",
+        "with {} pending: an answer p50 {:?}, p95 {:?}; answered and run p50 {:?}, p95 {:?}; memory \
+         grew by {grown} KiB",
         operator.store.count_pending().await.unwrap(),
+        answers[DECISIONS / 2],
+        answers[DECISIONS * 95 / 100],
         decisions[DECISIONS / 2],
         decisions[DECISIONS * 95 / 100],
     );

@@ -24,7 +24,8 @@ async fn pragma(store: &LazyStore, pragma: &'static str) {
 async fn told(store: LazyStore) -> String {
     let host = Host::new(store, with_operator());
     let began = Instant::now();
-    let call = host.invoker.invoke(pay(json!({"to": "alice", "ms": 0, "more": "x".repeat(20_000)})));
+    let call =
+        host.invoker.invoke(pay(json!({"to": "alice", "ms": 0, "more": "x".repeat(20_000)})));
     let told = denied(tokio::time::timeout(Duration::from_secs(40), call).await.expect("an end"));
     assert!(host.ran().is_empty());
     println!("{:?}: {told}", began.elapsed());
@@ -88,19 +89,16 @@ async fn a_store_that_goes_away_denies_what_waits() {
     let Some(mut server) = postgres::server().await else { return };
     let location: Location = server.database().unwrap().parse().unwrap();
     let store = || LazyStore::new(location.clone(), &[toolbus_approvals::MIGRATIONS]);
-    let config = toolbus_approvals::ApprovalConfig {
-        timeout: Duration::from_secs(3),
-        ..with_operator()
-    };
+    let config =
+        toolbus_approvals::ApprovalConfig { timeout: Duration::from_secs(3), ..with_operator() };
     let host = Host::new(store(), config);
-    let operator = Operator {
-        store: toolbus_approvals::ApprovalStore::new(store(), false),
-    };
+    let operator = Operator { store: toolbus_approvals::ApprovalStore::new(store(), false) };
     let stopping = async {
         operator.asked().await;
         server.stop().await.unwrap();
     };
-    let call = tokio::time::timeout(Duration::from_secs(30), host.invoker.invoke(pay(json!({"to": "a"}))));
+    let call =
+        tokio::time::timeout(Duration::from_secs(30), host.invoker.invoke(pay(json!({"to": "a"}))));
     let (outcome, ()) = tokio::join!(call, stopping);
     let told = denied(outcome.expect("an end"));
     assert!(told.contains("the state cannot be reached"), "{told}");
