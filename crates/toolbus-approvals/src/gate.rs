@@ -63,9 +63,8 @@ struct CallRow {
     desk: Arc<Desk>,
     id: String,
     call_key: String,
-    cancelled: CancellationToken,
-    /// Gone once it is decided whether the call begins.
-    slot: Option<Slot>,
+    /// The call's slot and what cancels it, until it is decided whether the call begins.
+    undecided: Option<(Slot, CancellationToken)>,
 }
 
 /// What a call hears while it waits.
@@ -97,8 +96,7 @@ impl Gate for ApprovalGate {
         match (passage.approval.clone(), returning) {
             (None, None) => Verdict::Now(Ok(())),
             (None, Some(call_key)) => {
-                let slot = passage.call.slot.clone();
-                Verdict::Later(Box::pin(self.begin_without(slot, call_key)))
+                Verdict::Later(Box::pin(self.begin_without(passage, call_key)))
             }
             (Some(demand), returning) => {
                 Verdict::Later(Box::pin(self.obtain(passage, demand, returning)))
@@ -109,17 +107,19 @@ impl Gate for ApprovalGate {
 
 impl ApprovalGate {
     /// A call that was brought back and needs no approval any more still begins once at most.
-    async fn begin_without(&self, slot: Slot, call_key: String) -> Result<(), CallError> {
+    async fn begin_without(
+        &self,
+        passage: &mut Passage,
+        call_key: String,
+    ) -> Result<(), CallError> {
         let rows = &self.desk().rows;
         let begin = rows.begin_without(&call_key).await.map_err(|error| unusable(&error))?;
 
-        let desk = Arc::clone(self.desk());
-        self.desk().spawn(async move { desk.rows.forget_request(&call_key).await });
         match begin {
-            Begin::Now => Ok(()),
-            Begin::Begun => Err(begun_before()),
-            Begin::No | Begin::Elsewhere => leave(&slot).await,
+            Begin::Now | Begin::Begun => passage.hold(CallRow::decided(self.desk(), call_key)),
+            Begin::No | Begin::Elsewhere => return leave(&passage.call.slot).await,
         }
+        if begin == Begin::Begun { Err(begun_before()) } else { Ok(()) }
     }
 
     async fn obtain(
@@ -136,20 +136,27 @@ impl ApprovalGate {
         if let Some(id) = found.map_err(|error| case.refuse_for(&error))? {
             tracing::info!(remembered = id, subject = case.binding.subject, "approved before");
             if let Some(call_key) = returning {
-                self.begin_without(case.slot.clone(), call_key).await?;
+                self.begin_without(passage, call_key).await?;
             }
             case.let_pass(passage, None);
             return Ok(());
         }
 
         let new = self.new_approval(passage, &case)?;
-        let Some((approval, mut row)) = self.write_down(new, &case).await? else {
+        let written = self.write_down(new, &case).await;
+        if written.is_err()
+            && let Some(call_key) = returning
+        {
+            // It is answered here, so nobody is to bring it back again.
+            passage.hold(CallRow::decided(self.desk(), call_key));
+        }
+        let Some((approval, mut row)) = written? else {
             return leave(&case.slot).await;
         };
         let answered = self.wait_for_answer(&case, approval).await?;
         let begin = self.begin(passage, &case, &answered).await?;
 
-        row.slot = None;
+        row.undecided = None;
         passage.hold(row);
         match begin {
             Ok(Begin::Now) => Ok(()),
@@ -179,8 +186,7 @@ impl ApprovalGate {
             desk: Arc::clone(self.desk()),
             id: approval.id.clone(),
             call_key: approval.call_key.clone(),
-            cancelled: case.cancelled.clone(),
-            slot: Some(case.slot.clone()),
+            undecided: Some((case.slot.clone(), case.cancelled.clone())),
         };
         Ok(Some((approval, row)))
     }
@@ -478,18 +484,26 @@ fn unusable(error: &Error) -> CallError {
     CallError::new(ErrorCode::Denied, format!("the call was not run: {error}"))
 }
 
+impl CallRow {
+    /// The row of a call of which it is decided whether it begins.
+    fn decided(desk: &Arc<Desk>, call_key: String) -> Self {
+        Self { desk: Arc::clone(desk), id: String::new(), call_key, undecided: None }
+    }
+}
+
 impl Drop for CallRow {
     fn drop(&mut self) {
-        let (desk, id, call_key) = (Arc::clone(&self.desk), self.id.clone(), self.call_key.clone());
-        let is_decided = self.slot.is_none();
-        let is_kept = self.slot.as_ref().is_some_and(|slot| slot.kept() == Some(Kept::InStore));
-        let is_cancelled = self.cancelled.is_cancelled();
+        let desk = Arc::clone(&self.desk);
+        let (id, call_key) = (std::mem::take(&mut self.id), std::mem::take(&mut self.call_key));
+        let Some((slot, cancelled)) = &self.undecided else {
+            return self.desk.spawn(async move { desk.rows.forget_request(&call_key).await });
+        };
 
+        let is_kept = slot.kept() == Some(Kept::InStore) && !cancelled.is_cancelled();
         self.desk.spawn(async move {
-            match (is_decided, is_kept && !is_cancelled) {
-                (true, _) => desk.rows.forget_request(&call_key).await,
-                (false, true) => desk.rows.release(&call_key).await,
-                (false, false) => desk.rows.withdraw(&id).await,
+            match is_kept {
+                true => desk.rows.release(&call_key).await,
+                false => desk.rows.withdraw(&id).await,
             }
         });
     }

@@ -39,22 +39,7 @@ impl Served {
     ) -> Self {
         let host = Host::with_policy(place.store(), ApprovalConfig::default(), policy);
         let connection = broker.connect();
-        let options = ServeOptions {
-            agent: agent(),
-            instance: InstanceId::random(),
-            concurrency: NonZeroU16::new(4).expect("a number"),
-            parked: host.approvals.take_over().await.expect("what is parked"),
-        };
-        let responders = serve(Arc::new(connection.clone()), &host.invoker, options).await;
-        let responders = Arc::new(responders.expect("responders"));
-        let weak = Arc::downgrade(&responders);
-        host.approvals.resume_with(move |requests| {
-            let weak = weak.clone();
-            async move {
-                let Some(responders) = weak.upgrade() else { return };
-                requests.into_iter().for_each(|request| responders[0].take_up(request));
-            }
-        });
+        let responders = answer_requests(&host, Arc::new(connection.clone())).await;
         Self { host, connection, responders }
     }
 
@@ -86,9 +71,34 @@ impl Served {
     }
 }
 
+/// Has a host answer requests, after it has taken over what others have left.
+pub(crate) async fn answer_requests(host: &Host, bus: Arc<dyn Bus>) -> Arc<[Responder; 2]> {
+    let options = ServeOptions {
+        agent: agent(),
+        instance: InstanceId::random(),
+        concurrency: NonZeroU16::new(4).expect("a number"),
+        parked: host.approvals.take_over().await.expect("what is parked"),
+    };
+    let responders = serve(bus, &host.invoker, options).await;
+    let responders = Arc::new(responders.expect("responders"));
+
+    let weak = Arc::downgrade(&responders);
+    host.approvals.resume_with(move |requests| {
+        let weak = weak.clone();
+        async move {
+            let Some(responders) = weak.upgrade() else { return };
+            requests.into_iter().for_each(|request| responders[0].take_up(request));
+        }
+    });
+    responders
+}
+
 /// A caller of `pay` elsewhere, that waits for a minute.
 async fn caller(broker: &MemoryBus) -> Invoker {
-    let bus: Arc<dyn Bus> = Arc::new(broker.connect());
+    caller_on(Arc::new(broker.connect())).await
+}
+
+pub(crate) async fn caller_on(bus: Arc<dyn Bus>) -> Invoker {
     let name = AgentName::parse("elsewhere").expect("a name");
     let requester = Requester::start(bus, name, &InstanceId::random()).await.expect("a requester");
     let registry = Registry::new();
@@ -99,7 +109,7 @@ async fn caller(broker: &MemoryBus) -> Invoker {
     Invoker::new(Arc::new(registry))
 }
 
-async fn call(caller: &Invoker, arguments: Value) -> Outcome {
+pub(crate) async fn call(caller: &Invoker, arguments: Value) -> Outcome {
     let scope = Scope::new(Door::CommandLine, Principal::local(), agent());
     caller.invoke(call_of(scope, "pay", arguments)).await
 }

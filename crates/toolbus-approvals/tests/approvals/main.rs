@@ -4,6 +4,7 @@
 mod answers;
 mod bus;
 mod gate;
+mod kill;
 mod remembered;
 mod scale;
 mod stores;

@@ -19,7 +19,7 @@ use toolbus_tools::{Door, Executor, Invoker, Principal, Registry, Scope, Subject
 use toolbus_wire::name::AgentName;
 
 /// How long something may take that has to come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An empty place, for as long as this lives.
 pub(crate) struct Place {
@@ -34,12 +34,15 @@ impl Place {
         Self { location, _folder: Some(folder) }
     }
 
+    pub(crate) fn at(location: Location) -> Self {
+        Self { location, _folder: None }
+    }
+
     /// One of each kind.
     pub(crate) async fn all() -> Vec<Self> {
         let mut all = vec![Self::sqlite()];
         if let Some(url) = postgres::database().await {
-            let location = url.parse().expect("a location");
-            all.push(Self { location, _folder: None });
+            all.push(Self::at(url.parse().expect("a location")));
         }
         all
     }
@@ -185,8 +188,15 @@ impl Host {
 
         let host = toolbus_wire::envelope::new_id();
         let approvals = Approvals::new(store, config, &agent(), &host);
-        let invoker = Invoker::builder(registry).policy(policy).gate(approvals.gate()).build();
-        Self { approvals, invoker, ran }
+        let invoker = Invoker::builder(registry).policy(policy).gate(approvals.gate());
+        Self { approvals, invoker: invoker.build(), ran }
+    }
+
+    /// The same, whose calls pass one gate more after that of approvals.
+    pub(crate) fn with_gate(self, gate: impl toolbus_tools::gate::Gate + 'static) -> Self {
+        let registry = Arc::clone(self.invoker.registry());
+        let invoker = Invoker::builder(registry).policy(policy).gate(self.approvals.gate());
+        Self { invoker: invoker.gate(gate).build(), ..self }
     }
 
     /// What has run.
