@@ -355,6 +355,7 @@ async fn remember_in(
 ) -> Result<(), toolbus_store::Error> {
     let Some(digest) = asked.binding.remembered_digest(remember) else { return Ok(()) };
     let now = transaction.now_ms().await?;
+
     sqlx::query(
         "INSERT INTO approvals_remembered
              (id, digest, remember, approval, subject, binding, made_by, made_ms, expires_ms)

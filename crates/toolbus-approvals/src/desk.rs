@@ -21,9 +21,10 @@ use toolbus_wire::name::AgentName;
 
 use crate::Error;
 use crate::answers::ApprovalStore;
-use crate::calls::{HOST_TTL, HostRows, TakenOver};
+use crate::calls::HostRows;
 use crate::gate::ApprovalGate;
 use crate::tables::CHANGES;
+use crate::upkeep::{HOST_TTL, TakenOver};
 
 /// How often a process says that it lives.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);

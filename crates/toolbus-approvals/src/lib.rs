@@ -21,6 +21,7 @@ mod desk;
 mod error;
 mod gate;
 mod tables;
+mod upkeep;
 
 pub use answers::{Answer, ApprovalStore, Approve, LIST_MAX};
 pub use approval::{Approval, ApprovalState, Remembered};

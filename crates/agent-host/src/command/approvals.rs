@@ -88,6 +88,7 @@ async fn answer(
         }
         ApprovalsCommand::Show { id } => {
             let shown = store.find(&id).await?;
+
             Ok(Report { text: show_text(&shown), value: json!(shown) })
         }
         ApprovalsCommand::Approve { id, arguments, remember, remember_for: time, note } => {
@@ -98,6 +99,7 @@ async fn answer(
                     remember_for: time.unwrap_or(remember_for),
                 },
             };
+
             say(store, &id, verdict, note).await
         }
         ApprovalsCommand::Deny { id, note } => say(store, &id, Approve::No, note).await,
@@ -204,6 +206,7 @@ fn remembered_text(all: &[Remembered]) -> String {
             Remember::Tool => "any arguments".to_owned(),
             Remember::Arguments => binding.arguments.to_string(),
         };
+
         let _ = writeln!(
             text,
             "{}  {:9}  {}  {}  {holds_for}  by {}, for {} more",

@@ -131,3 +131,30 @@ async fn calls_are_answered_from_the_command_line() {
     assert_eq!(states, ["consumed", "consumed", "denied"]);
     waiting.approvals.close().await;
 }
+
+/// Nothing is opened, and nothing is kept, before a call needs it.
+#[tokio::test]
+async fn a_service_says_where_it_keeps_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("state.db");
+    let store = format!("sqlite:{}", file.display());
+    let launch = Launch::new("agent-host").arg("serve").env("TOOLBUS_STORE", &store);
+    let mut service = start(launch).await;
+
+    let (_, status) = service.look("/status").await.unwrap();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let expected = json!({"location": store, "keeps": ["approvals"]});
+    assert_eq!(status["details"]["state"], expected, "{status}");
+    let log = service.process().logs();
+    assert!(log.contains(&store), "{log}");
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn a_store_that_is_none_is_a_mistake_in_the_settings() {
+    let launch = Launch::new("agent-host").args(["approvals", "list"]);
+    let run = launch.env("TOOLBUS_STORE", "mysql://me:hunter2@host/db").run(LIMIT).await.unwrap();
+    assert_eq!(run.status.code(), Some(2), "{run:?}");
+    let told = "expected sqlite:PATH or postgres://USER@HOST/DATABASE";
+    assert!(run.stderr.contains(told) && !run.stderr.contains("hunter2"), "{run:?}");
+}

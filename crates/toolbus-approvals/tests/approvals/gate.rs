@@ -161,7 +161,7 @@ async fn rv_i9_modified_arguments_are_what_runs_and_what_is_recorded() {
         let (outcome, asked) = tokio::join!(call, answering);
         assert_eq!(text(outcome), "paid");
         let runs = json!({"to": "alice", "amount": 1});
-        assert_eq!(host.ran(), [runs.clone()]);
+        assert_eq!(host.ran(), std::slice::from_ref(&runs));
 
         let done = operator.store.find(&asked.id).await.unwrap();
         assert_eq!((done.state, &done.binding.arguments), (ApprovalState::Consumed, &runs));
