@@ -80,13 +80,14 @@ impl ParkedCalls {
 
     /// Has the call end, or gives it up with the responder.
     async fn finish(&self, mut answering: BoxFuture<'static, Disposition>, slot: Slot) {
-        // Every arm but the first only waits, and that one goes on below where it is not over.
+        // Every arm but the last only waits, and that one goes on below where it is not over. A
+        // stop comes first: what it finds parked is not started any more.
         tokio::select! {
             biased;
-            _ = &mut answering => return,
+            () = self.stop.cancelled() => {}
             // Whoever keeps it brings it back.
             () = slot.wait_left() => return,
-            () = self.stop.cancelled() => {}
+            _ = &mut answering => return,
         }
 
         match slot.kept() {
