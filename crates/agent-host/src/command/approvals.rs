@@ -52,6 +52,14 @@ pub(super) async fn run(options: Approvals, settings: &Settings) -> Result<Exit,
         ApprovalsCommand::List { .. } | ApprovalsCommand::Remembered if is_empty => {
             Ok(Report { text: String::new(), value: json!([]) })
         }
+        ApprovalsCommand::Show { id }
+        | ApprovalsCommand::Approve { id, .. }
+        | ApprovalsCommand::Deny { id, .. }
+        | ApprovalsCommand::Revoke { id }
+            if is_empty =>
+        {
+            Err(Error::NotFound(id).into())
+        }
         command => answer(command, &store, remember_for).await,
     };
     lazy.close().await;
