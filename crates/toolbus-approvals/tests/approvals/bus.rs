@@ -93,7 +93,7 @@ pub(crate) async fn answer_requests(host: &Host, bus: Arc<dyn Bus>) -> Arc<[Resp
     responders
 }
 
-/// A caller of `pay` elsewhere, that waits for a minute.
+/// A caller of `pay` elsewhere, that waits for four minutes.
 async fn caller(broker: &MemoryBus) -> Invoker {
     caller_on(Arc::new(broker.connect())).await
 }
@@ -103,7 +103,7 @@ pub(crate) async fn caller_on(bus: Arc<dyn Bus>) -> Invoker {
     let requester = Requester::start(bus, name, &InstanceId::random()).await.expect("a requester");
     let registry = Registry::new();
     let remote = Remote::new(requester, topic::TOOL_INVOKE);
-    let tool = Tool::new("pay", "", "test").with_timeout(Duration::from_secs(60));
+    let tool = Tool::new("pay", "", "test").with_timeout(Duration::from_secs(240));
     let parameters = json!({"type": "object"});
     registry.register(tool.with_parameters(parameters), remote).expect("a tool");
     Invoker::new(Arc::new(registry))
