@@ -51,6 +51,10 @@ pub enum Command {
     Serve(Serve),
     /// Show what the policy of the settings says
     Policy(Policy),
+    /// Show and answer calls that wait for approval, of any process at the same store
+    ///
+    /// Arguments of calls are shown as they are, with what is secret in them.
+    Approvals(Approvals),
     /// Show the embedded fleet at work, step by step
     Demo,
 }
@@ -115,6 +119,77 @@ pub struct Why {
     pub json: bool,
 }
 
+/// `approvals`.
+#[derive(Debug, Args)]
+pub struct Approvals {
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ApprovalsCommand,
+}
+
+/// What to do with approvals. An id may be cut to its first characters.
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsCommand {
+    /// List the calls that wait for approval
+    List {
+        /// Also those that have been answered, or are over
+        #[arg(long)]
+        all: bool,
+
+        /// At most so many: the last ones
+        #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+        limit: u32,
+    },
+    /// Show all that is known of one call
+    Show {
+        /// The approval
+        id: String,
+    },
+    /// Let a call run
+    Approve {
+        /// The approval
+        id: String,
+
+        /// With these arguments, as JSON, in the place of its own
+        #[arg(long, value_name = "JSON", conflicts_with = "remember")]
+        arguments: Option<String>,
+
+        /// How far that holds: once, or also for calls to come, of the same session, of the same
+        /// tool, or of the same tool with the same arguments
+        #[arg(long, value_name = "HOW", default_value = "once",
+            value_parser = ["once", "session", "tool", "arguments"])]
+        remember: String,
+
+        /// How long it holds for calls to come, such as 8h [default: approvals.remember_for]
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+        remember_for: Option<Duration>,
+
+        /// Why, for who looks at it later
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
+    /// Do not let a call run
+    Deny {
+        /// The approval
+        id: String,
+
+        /// Why, for the caller
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
+    /// List the answers that hold for calls to come
+    Remembered,
+    /// Take such an answer back
+    Revoke {
+        /// The remembered answer
+        id: String,
+    },
+}
+
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -169,5 +244,5 @@ fn parse_principal_argument(text: &str) -> Result<Principal, String> {
 
 fn parse_time(text: &str) -> Result<Duration, String> {
     let time = text.parse::<TimeSpan>().map_err(|error| error.to_string())?.duration();
-    if time.is_zero() { Err("a call needs some time".to_owned()) } else { Ok(time) }
+    if time.is_zero() { Err("it needs some time".to_owned()) } else { Ok(time) }
 }

@@ -1,5 +1,6 @@
 //! What `agent-host` can be told to do, one file a command.
 
+mod approvals;
 mod demo;
 mod invoke;
 mod one_shot;
@@ -27,7 +28,7 @@ pub(crate) async fn run(
     source: SettingsSource,
     context: Context,
 ) -> Result<Exit, BoxError> {
-    if !matches!(command, Command::Demo) {
+    if !matches!(command, Command::Demo | Command::Approvals(_)) {
         // A signal ends the wait for a person's answer, and says how this ends.
         let stop = context.shutdown.requested();
         let Some(checked) = stop.run_until_cancelled(ask_for_trust(settings)).await else {
@@ -41,6 +42,7 @@ pub(crate) async fn run(
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
+        Command::Approvals(options) => approvals::run(options, &settings).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }

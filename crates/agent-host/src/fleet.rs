@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolbus::{InstanceId, McpServers, Scripts, Toolbus, ToolbusBuilder};
+use toolbus_approvals::Approvals;
 use toolbus_bus::Bus;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_policy::{LivePolicy, RuleBook};
@@ -14,8 +15,10 @@ use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::{Runner, Unavailable};
+use toolbus_wire::name::AgentName;
 
 use crate::settings::Settings;
+use crate::state::KeptState;
 
 /// How long leaving the bus may take.
 const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,6 +28,8 @@ pub struct Fleet {
     toolbus: Toolbus,
     policy: LivePolicy,
     is_embedded: bool,
+    /// What outlives the process, where there is a place for it.
+    state: Option<KeptState>,
     /// How the memory of scripts is bounded that run in this process.
     scripts_memory: Option<&'static str>,
 }
@@ -76,8 +81,17 @@ impl Fleet {
         if let Some(key) = settings.grants.load_key()? {
             builder = builder.grants(key);
         }
+        // A name that is none ends the start below.
+        let agent = AgentName::parse(&settings.name).ok();
+        let state = agent.and_then(|agent| KeptState::of(settings, &agent));
+        if let Some(state) = &state {
+            builder = builder.gate(state.approvals.gate());
+        }
         if let Some(concurrency) = concurrency {
             builder = builder.serve_calls(concurrency);
+            if let Some(state) = &state {
+                builder = builder.resume_parked(state.take_over().await);
+            }
         }
 
         let is_embedded = settings.bus.url.is_none();
@@ -90,7 +104,16 @@ impl Fleet {
             let bus = join_bus(&settings.bus, context, start).await?;
             builder.bus(bus).scripts(Scripts::remote().allowance(settings.scripts.allowance()))
         };
-        Ok(Self { toolbus: builder.open().await?, policy, is_embedded, scripts_memory })
+        let toolbus = builder.open().await?;
+        if let Some(state) = &state {
+            resume_later(&state.approvals, &toolbus);
+        }
+        Ok(Self { toolbus, policy, is_embedded, state, scripts_memory })
+    }
+
+    /// What outlives the process, where there is a place for it.
+    pub(crate) fn state(&self) -> Option<&KeptState> {
+        self.state.as_ref()
     }
 
     /// The agent and what it calls.
@@ -120,6 +143,9 @@ impl Fleet {
     /// Stops what lives here, with `grace` for calls that run, and leaves the bus.
     pub async fn stop(self, grace: Duration) {
         self.toolbus.close_within(grace).await;
+        if let Some(state) = &self.state {
+            state.close().await;
+        }
         self.toolbus.bus().close(BUS_CLOSE_TIMEOUT).await;
     }
 }
@@ -130,6 +156,19 @@ fn load_policy(settings: &Settings) -> Result<LivePolicy, toolbus_policy::Mistak
     let (revision, rules) = (book.revision(), book.rule_count());
     tracing::info!(%revision, rules, limits = book.limit_names().count(), "loaded the policy");
     Ok(LivePolicy::new(book))
+}
+
+/// Has calls that wait in the store brought back when they are answered.
+fn resume_later(approvals: &Approvals, toolbus: &Toolbus) {
+    let toolbus = toolbus.clone();
+    approvals.resume_with(move |requests| {
+        let toolbus = toolbus.clone();
+        async move {
+            if toolbus.resume_parked(requests).await {
+                tracing::warn!("a call that was kept is none of this agent's");
+            }
+        }
+    });
 }
 
 /// The same with the services of the other binaries, as the settings want them.

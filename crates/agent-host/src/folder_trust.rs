@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use toolbus_mcp::settings::DEFAULT_FILE;
 
 use crate::settings::Settings;
-use crate::terminal_text;
+use crate::{state, terminal_text};
 
 /// The file of answers, in the user's state folder.
 const ANSWERS_FILE: &str = "trusted-folders.json";
@@ -139,11 +139,7 @@ fn ask_person(
 
 /// Where answers are kept; `None` where there is no place for them.
 fn answers_path() -> Option<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
-    Some(state.join("toolbus").join(ANSWERS_FILE))
+    Some(state::folder()?.join(ANSWERS_FILE))
 }
 
 impl TrustedFolders {

@@ -3,6 +3,7 @@
 //! Without a broker it is the whole fleet in one process: the services of the other binaries,
 //! attached to the in-memory broker. With one it is a member of the fleet, and holds none of them.
 
+pub mod approval_settings;
 pub mod arguments;
 mod command;
 pub mod face;
@@ -12,6 +13,7 @@ mod folder_trust;
 mod person;
 mod policy_reload;
 pub mod settings;
+mod state;
 mod terminal;
 mod terminal_text;
 

@@ -3,6 +3,7 @@
 //! One question at a time, on standard error and standard input. What a server sends is shown
 //! without control characters and never opened, run or filled in by itself.
 
+mod approval;
 mod form;
 
 use std::io::{BufRead as _, Read as _, Write as _};
@@ -77,10 +78,12 @@ impl Person {
     /// Puts the questions of a call.
     pub(crate) fn asker(&self) -> Asker {
         let person = self.clone();
-        Asker::to(move |question| {
+        let asker = Asker::to(move |question| {
             let person = person.clone();
             async move { person.answer_question(question).await }
-        })
+        });
+        // Completions are refused in words.
+        asker.with_kinds([AskKind::Elicitation, AskKind::Sampling, AskKind::Approval])
     }
 
     /// Whether a question is on the terminal at this moment, which nothing else may write to.
@@ -90,7 +93,7 @@ impl Person {
 
     async fn answer_question(&self, question: Question) -> Result<Value, AskError> {
         match question.kind {
-            AskKind::Elicitation => {}
+            AskKind::Elicitation | AskKind::Approval => {}
             AskKind::Sampling => {
                 return Err(unsupported_error(
                     "agent-host has no model that could give a completion",
@@ -106,6 +109,12 @@ impl Person {
         let mut keyboard = self.keyboard.lock().await;
         let mut asked = QuestionGuard::begin(&self.is_asked);
         keyboard.discard_typed_ahead().await;
+
+        if question.kind == AskKind::Approval {
+            let answered = approval::ask(&mut keyboard, &question.params).await;
+            asked.is_over = true;
+            return answered;
+        }
 
         let from = question.from.as_deref().unwrap_or("A tool");
         let message = question.params["message"].as_str().unwrap_or_default();

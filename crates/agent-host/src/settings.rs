@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use toolbus_config::shared_settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
-use toolbus_config::{Alias, Mistakes, Setting};
+use toolbus_config::{Alias, Mistakes, Secret, Setting};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_policy::PolicySettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
@@ -13,8 +13,10 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_tools::grant::settings::GrantSettings;
 use toolbus_wire::name::AgentName;
 
+use crate::approval_settings::ApprovalSettings;
 use crate::arguments::{Arguments, Command};
 use crate::face_settings::McpFaceSettings;
+use crate::state;
 
 /// Names that settings are read from as well.
 pub const ALIASES: &[Alias] =
@@ -38,6 +40,13 @@ pub struct Settings {
     pub grants: GrantSettings,
     /// The agent's tools for MCP clients, while it serves.
     pub mcp_face: McpFaceSettings,
+    /// Where state is kept that outlives the process: `sqlite:PATH`, or
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE` where several hosts share it. When not set:
+    /// the file `toolbus/state.db` in the user's state folder (`XDG_STATE_HOME`, else
+    /// `~/.local/state`). It is opened when something needs it.
+    pub store: Option<Secret>,
+    /// How calls are approved that a rule wants to be approved.
+    pub approvals: ApprovalSettings,
     /// Whether the `mcp.json` of the current folder is used without asking, though nobody named it.
     /// When not set, a person at a terminal is asked once for each folder and content of the file;
     /// without a terminal the file is left out.
@@ -65,6 +74,8 @@ impl Default for Settings {
             policy: PolicySettings::default(),
             grants: GrantSettings::default(),
             mcp_face: McpFaceSettings::default(),
+            store: None,
+            approvals: ApprovalSettings::default(),
             trust_folder: false,
             direct_tools: false,
             health: HealthSettings::default(),
@@ -84,6 +95,10 @@ impl toolbus_config::Settings for Settings {
         self.mcp_face.check("mcp_face", mistakes);
         self.policy.check("policy", mistakes);
         self.grants.check(mistakes);
+        self.approvals.check("approvals", mistakes);
+        if let Err(error) = state::location(self.store.as_ref()) {
+            mistakes.add("store", error.to_string());
+        }
     }
 }
 

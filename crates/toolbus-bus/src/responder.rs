@@ -294,8 +294,12 @@ pub struct Responder {
     outbox: Outbox,
     heartbeats: Heartbeats,
     parked: ParkedCalls,
+    take_up: TakeUp,
     _expire_parked: DropGuard,
 }
+
+/// Takes up one request that was parked.
+type TakeUp = Box<dyn Fn(ParkedRequest) + Send + Sync>;
 
 impl Responder {
     /// Starts to answer requests.
@@ -339,8 +343,10 @@ impl Responder {
         drop(held_back);
         prepared.opened.cancel();
 
-        let PreparedResponder { control, outbox, heartbeats, parked, .. } = prepared;
+        let PreparedResponder { worker, control, outbox, heartbeats, parked, .. } = prepared;
         let _expire_parked = parked.expire_guard();
+        let parked_calls = parked.clone();
+        let take_up = Box::new(move |request| take_up(&worker, &parked_calls, request));
         Ok(Self {
             bus,
             subscription,
@@ -350,8 +356,15 @@ impl Responder {
             outbox,
             heartbeats,
             parked,
+            take_up,
             _expire_parked,
         })
+    }
+
+    /// Takes up a request that was left to a store, here or by another process. One that is under
+    /// way here is not run twice.
+    pub fn take_up(&self, request: ParkedRequest) {
+        (self.take_up)(request);
     }
 
     /// Takes no more requests for now, and leaves them to other workers. Those that it has go on,
@@ -454,11 +467,16 @@ impl<S: Service> PreparedResponder<S> {
 
     /// Takes up a request that an earlier process has left parked.
     fn take_up(&self, request: ParkedRequest) {
-        let worker = Arc::clone(&self.worker);
-        let deadline = Some(request.deadline());
-        let delivery = request.into_delivery();
-        self.parked.take_up(|slot| Box::pin(worker.answer(delivery, slot, deadline)));
+        take_up(&self.worker, &self.parked, request);
     }
+}
+
+/// Answers a request that was parked, as if it came in now.
+fn take_up<S: Service>(worker: &Arc<Worker<S>>, parked: &ParkedCalls, request: ParkedRequest) {
+    let worker = Arc::clone(worker);
+    let deadline = Some(request.deadline());
+    let delivery = request.into_delivery();
+    parked.take_up(|slot| Box::pin(worker.answer(delivery, slot, deadline)));
 }
 
 /// A service that answers the requests of several queues, which come and go. Stop it with

@@ -5,6 +5,7 @@
 //! it takes one again before it goes on. Whoever made the call still waits for it, hears that it is
 //! held, and may cancel it.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Deadline;
 use crate::parked_request::ParkedRequest;
+use crate::responder::CallKey;
 use toolbus_wire::{Envelope, Execution, Topic};
 
 /// So many slots, and room for so many parked calls. Clones are the same.
@@ -50,6 +52,10 @@ struct SlotInner {
     state: Mutex<SlotState>,
     /// Hears of the parking.
     has_parked: Notify,
+    /// Fires when the call is left to whoever keeps it.
+    left: CancellationToken,
+    /// What its request takes up where it came in. One that is parked has its room there.
+    arrival_room: Mutex<Option<Box<dyn Any + Send>>>,
     request: OnceLock<SlotRequest>,
 }
 
@@ -170,6 +176,8 @@ impl Slot {
             pool: pool.clone(),
             state: Mutex::new(state),
             has_parked: Notify::new(),
+            left: CancellationToken::new(),
+            arrival_room: Mutex::new(None),
             request: OnceLock::new(),
         })))
     }
@@ -186,7 +194,42 @@ impl Slot {
         {
             *state = SlotState::Parked { kept, _room: Some(room) };
             slot.has_parked.notify_one();
+            drop(state);
+            self.free_arrival_room();
         }
+    }
+
+    /// Keeps what the call's request takes up, until the call is parked or over.
+    pub(crate) fn hold_arrival_room(&self, room: impl Send + 'static) {
+        if let Some(slot) = &self.0 {
+            *slot.arrival_room.lock() = Some(Box::new(room));
+        }
+    }
+
+    /// The call is over, or has its room elsewhere.
+    pub(crate) fn free_arrival_room(&self) {
+        if let Some(slot) = &self.0 {
+            drop(slot.arrival_room.lock().take());
+        }
+    }
+
+    /// Leaves the call to whoever has written down [`Slot::request`]: it ends here without an
+    /// answer, and takes neither slot nor memory until it is brought back. What waits in it is
+    /// dropped. False where nobody could bring it back, and then nothing happens.
+    pub fn leave(&self) -> bool {
+        let Some(slot) = &self.0 else { return false };
+        if slot.request.get().is_none() {
+            return false;
+        }
+
+        let mut state = slot.state.lock();
+        if let SlotState::Parked { kept, .. } = &mut *state {
+            *kept = Kept::InStore;
+        } else {
+            *state = SlotState::Parked { kept: Kept::InStore, _room: None };
+        }
+        slot.left.cancel();
+        true
     }
 
     /// Takes a slot again, once one is free; calls that come back go before new ones. A call that
@@ -235,6 +278,14 @@ impl Slot {
         Some(ParkedRequest::new(&request.topic, &request.envelope, request.deadline))
     }
 
+    /// What tells the call from all others, also when it is brought back: a call of this id. `None`
+    /// where it has no [`request`](Self::request).
+    #[must_use]
+    pub fn call_key(&self, call_id: &str) -> Option<String> {
+        let request = self.0.as_ref()?.request.get()?;
+        Some(CallKey::of(&request.envelope, call_id).to_string())
+    }
+
     /// Whether the call is parked and its answer goes where that of `request` would.
     pub(crate) fn will_answer_later(&self, request: &Envelope) -> bool {
         let stands_for = self.0.as_ref().and_then(|slot| slot.request.get());
@@ -264,6 +315,14 @@ impl Slot {
     pub(crate) fn cancel(&self) {
         if let Some(request) = self.0.as_ref().and_then(|slot| slot.request.get()) {
             request.cancelled.cancel();
+        }
+    }
+
+    /// Waits until the call is left to whoever keeps it.
+    pub(crate) async fn wait_left(&self) {
+        match &self.0 {
+            Some(slot) => slot.left.cancelled().await,
+            None => std::future::pending().await,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions as _};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::{Error, Location};
 
@@ -15,6 +15,8 @@ use crate::{Error, Location};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement waits for what others have locked.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait before a file is opened again that was locked.
+const LOCK_BACKOFF: Duration = Duration::from_millis(20);
 /// How long PostgreSQL works on a statement that reads.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections that read.
@@ -54,15 +56,28 @@ pub(crate) fn prepare(location: &Location) -> Result<(), Error> {
 /// A connection that writes.
 pub(crate) async fn writer(location: &Location) -> Result<AnyConnection, Error> {
     let options = options(location)?;
+    let mut locked = false;
     let connecting = async {
-        let mut connection = options.connect().await?;
-        set_up(&mut connection, location, Purpose::Write).await?;
-        Ok(connection)
+        loop {
+            match connect(&options, location).await {
+                // Of two that open a new file at once, SQLite refuses one without waiting.
+                Err(Error::Locked) => locked = true,
+                connected => return connected,
+            }
+            sleep(LOCK_BACKOFF).await;
+        }
     };
     match timeout(CONNECT_TIMEOUT, connecting).await {
-        Ok(connected) => connected.map_err(|error: sqlx::Error| error.into()),
+        Ok(connected) => connected,
+        Err(_) if locked => Err(Error::Locked),
         Err(_) => Err(Error::Unavailable("it does not answer".to_owned())),
     }
+}
+
+async fn connect(options: &AnyConnectOptions, location: &Location) -> Result<AnyConnection, Error> {
+    let mut connection = options.connect().await?;
+    set_up(&mut connection, location, Purpose::Write).await?;
+    Ok(connection)
 }
 
 /// Connections that read. None is made before it is needed.

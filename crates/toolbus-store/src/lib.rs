@@ -15,6 +15,7 @@
 mod changes;
 mod connection;
 mod error;
+mod lazy;
 mod lease;
 mod location;
 mod migrations;
@@ -22,6 +23,7 @@ mod store;
 mod writer;
 
 pub use error::Error;
+pub use lazy::LazyStore;
 pub use lease::Lease;
 pub use location::{Location, LocationError};
 pub use migrations::{Migration, Migrations};

@@ -19,7 +19,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolbus_bus::Deadline;
 
 use crate::call::{Call, CallError};
@@ -77,6 +77,25 @@ impl Passage {
             credentials: Credentials::default(),
             held: Vec::new(),
         }
+    }
+
+    /// Reads other arguments as those of the call were read: what they are about, and the arguments
+    /// as the tool would have them. For who puts them in the place of the call's own.
+    ///
+    /// # Errors
+    /// When the tool does not take them, and when there is no tool.
+    pub fn read_arguments(
+        &self,
+        mut arguments: Map<String, Value>,
+    ) -> Result<(Subject, Value), CallError> {
+        let Some(entry) = &self.entry else {
+            return Err(CallError::invalid_arguments("a read has no arguments"));
+        };
+        entry.executor.coerce(&mut arguments);
+        let subject = resolve_subject(&self.call, entry, &mut arguments)?;
+        let arguments = Value::Object(arguments);
+        check_schema::check(entry, &arguments)?;
+        Ok((subject, arguments))
     }
 
     /// Keeps something until the call has ended and is recorded: a permit, a lease, a pin.

@@ -10,13 +10,14 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::deadline::REQUEST_TIMEOUT_MAX;
-use toolbus_bus::responder::Responder;
+use toolbus_bus::responder::{ParkedRequest, Responder};
 use toolbus_bus::{Bus, PublishError};
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_tools::call::Outcome;
 use toolbus_tools::registry::{Provider, Snapshot};
 use toolbus_tools::{Call, CallError, Door, Invoker, Principal, Scope};
 use toolbus_wire::name::AgentName;
+use toolbus_wire::topic;
 
 use crate::agent::Agent;
 use crate::builder::ToolbusBuilder;
@@ -214,6 +215,25 @@ impl Toolbus {
             directory.until(|known| is_known(known) && directory.is_settled()).await;
         };
         tokio::time::timeout(limit, settled).await.is_ok()
+    }
+
+    /// Takes up calls from the bus again that were left to a store, here or by another process; see
+    /// [`Slot::leave`](toolbus_bus::Slot::leave). Those that this agent does not answer, or not any
+    /// more, are left where they are: answers whether there were such.
+    pub async fn resume_parked(&self, parked: Vec<ParkedRequest>) -> bool {
+        let served = self.inner.served.lock().await;
+        let Some([shared, own]) = &*served else { return !parked.is_empty() };
+        let own_topic = topic::tool_invoke_agent(self.name());
+
+        let mut has_strays = false;
+        for request in parked {
+            match request.topic() {
+                to if *to == own_topic => own.take_up(request),
+                to if *to == topic::TOOL_INVOKE => shared.take_up(request),
+                _ => has_strays = true,
+            }
+        }
+        has_strays
     }
 
     /// Takes no more calls from the bus, and waits up to `grace`, at most [`CLOSE_GRACE_MAX`], for

@@ -12,6 +12,7 @@ use crate::face::FaceServer;
 use crate::fleet::{self, Fleet, Membership};
 use crate::policy_reload::{self, SettingsSource};
 use crate::settings::Settings;
+use crate::state::KeptState;
 
 pub(super) async fn run(
     settings: Settings,
@@ -49,6 +50,9 @@ pub(super) async fn run(
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
 
+    if let Some(state) = fleet.state() {
+        state.report();
+    }
     let face_address = face.as_ref().map(FaceServer::address);
     set_status(&context, &fleet, face_address);
     ready.set(State::Up);
@@ -73,6 +77,7 @@ fn set_status(context: &Context, fleet: &Fleet, face: Option<SocketAddr>) {
     let toolbus = fleet.toolbus().clone();
     let policy = fleet.policy().clone();
     let scripts_memory = fleet.scripts_memory();
+    let state = fleet.state().map(KeptState::describe);
     context.health.describe(move || {
         let tools: Vec<_> =
             toolbus.tools().tools().iter().map(|entry| entry.tool.name.clone()).collect();
@@ -91,6 +96,9 @@ fn set_status(context: &Context, fleet: &Fleet, face: Option<SocketAddr>) {
         }
         if let Some(memory) = scripts_memory {
             status["scripts"] = serde_json::json!({"memory": memory});
+        }
+        if let Some(state) = &state {
+            status["state"] = state.clone();
         }
         if let Some(face) = face {
             status["mcpFace"] = face.to_string().into();

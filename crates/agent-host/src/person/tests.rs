@@ -81,3 +81,30 @@ async fn what_was_typed_ahead_of_any_question_answers_none() {
     type_line(&typed, "y");
     assert_eq!(asked.await.expect("an answer")["action"], "accept");
 }
+
+/// What a person types of an approval, and what that means.
+#[tokio::test]
+async fn only_a_clear_yes_approves_a_call() {
+    for (lines, expected) in [
+        (&["y"][..], json!({"action": "approve", "remember": "once"})),
+        (&["Y"], json!({"action": "approve", "remember": "once"})),
+        (&["s"], json!({"action": "approve", "remember": "session"})),
+        (&["t"], json!({"action": "approve", "remember": "tool"})),
+        (&["a"], json!({"action": "approve", "remember": "arguments"})),
+        (&[""], json!({"action": "deny"})),
+        (&["n"], json!({"action": "deny"})),
+        (&["yess"], json!({"action": "deny"})),
+        (&["e", "[]", r#"{"a": 1}"#], json!({"action": "modify", "modifiedArguments": {"a": 1}})),
+        (&["e", ""], json!({"action": "deny"})),
+    ] {
+        let (person, typed) = person();
+        let params = json!({"subject": "test/pay", "arguments": {"a": 2}});
+        let question = Question { kind: AskKind::Approval, params, ..question("") };
+        let mut asked = Box::pin(person.answer_question(question));
+        for line in lines {
+            assert!(timeout(READ_TIMEOUT / 6, &mut asked).await.is_err(), "{lines:?}");
+            type_line(&typed, line);
+        }
+        assert_eq!(asked.await.expect("an answer"), expected, "{lines:?}");
+    }
+}

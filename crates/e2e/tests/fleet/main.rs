@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod approvals;
 mod asks;
 mod bad_input;
 mod bridges;

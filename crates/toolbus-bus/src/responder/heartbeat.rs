@@ -110,6 +110,18 @@ impl Heartbeats {
         self.inner.wake.notify_one();
     }
 
+    /// Sends this caller a heartbeat now, and waits until the broker has it or does not take it in
+    /// time.
+    pub(super) async fn send_now(&self, caller: &Topic) {
+        let alive = match self.inner.callers.lock().get(caller) {
+            Some(entry) => entry.to_message(&self.inner.instance),
+            None => return,
+        };
+        let sending = self.inner.outbox.send(caller, &alive);
+        // A heartbeat may be lost.
+        let _ = tokio::time::timeout(HEARTBEAT_INTERVAL, sending).await;
+    }
+
     pub(super) async fn stop(&self) {
         self.inner.stop.cancel();
         self.inner.tasks.close();

@@ -37,7 +37,7 @@ impl CallKey {
         Self(key)
     }
 
-    pub(super) fn of(envelope: &Envelope, call_id: &str) -> Self {
+    pub(crate) fn of(envelope: &Envelope, call_id: &str) -> Self {
         let correlation = correlation_id_of(envelope);
         let mut digest = Sha256::new();
         for part in [envelope.source.as_bytes(), correlation.as_bytes(), call_id.as_bytes()] {

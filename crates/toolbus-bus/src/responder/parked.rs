@@ -80,9 +80,14 @@ impl ParkedCalls {
 
     /// Has the call end, or gives it up with the responder.
     async fn finish(&self, mut answering: BoxFuture<'static, Disposition>, slot: Slot) {
-        let ended = self.stop.run_until_cancelled(&mut answering).await;
-        if ended.is_some() {
-            return;
+        // Every arm but the last only waits, and that one goes on below where it is not over. A
+        // stop comes first: what it finds parked is not started any more.
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            // Whoever keeps it brings it back.
+            () = slot.wait_left() => return,
+            _ = &mut answering => return,
         }
 
         match slot.kept() {

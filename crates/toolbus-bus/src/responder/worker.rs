@@ -83,6 +83,10 @@ impl<S: Service> Handler for RequestHandler<S> {
             tokio::select! {
                 biased;
                 disposition = &mut answering => disposition,
+                () = slot.wait_left() => {
+                    self.worker.tell_left(&slot).await;
+                    Disposition::Ack
+                }
                 () = slot.wait_parked() => {
                     self.worker.tell_parked(&slot);
                     self.parked.spawn(answering, slot);
@@ -133,6 +137,8 @@ impl<S: Service> Worker<S> {
         }
 
         let share = self.room.reserve(envelope.body.len());
+        let has_share = share.is_some();
+        slot.hold_arrival_room(share);
         let is_addressed = envelope.reply_to.is_some();
         let reply_to = envelope.reply_to.clone().or_else(|| self.service.default_reply_topic());
         let names = ReplyNames::of(&envelope);
@@ -158,11 +164,11 @@ impl<S: Service> Worker<S> {
                     topic: sent_to(topic, &envelope),
                     envelope: Arc::new(envelope),
                     // A request that was parked has its room there.
-                    has_room: share.is_some() || deadline.is_some(),
+                    has_room: has_share || deadline.is_some(),
                     dead_letter_body: dead_letter_body.clone(),
                     reply_to: &reply_to,
                     redelivered,
-                    slot,
+                    slot: slot.clone(),
                     deadline,
                 };
                 let Some(outcome) = self.outcome(call, arrival, &record).await else {
@@ -184,7 +190,8 @@ impl<S: Service> Worker<S> {
         let limit = Deadline::after(left.clamp(REPLY_TIMEOUT_MIN, REPLY_TIMEOUT_MAX));
         let reply = self.address(names, reply);
         self.outbox.deliver(&reply_to, reply, room, limit).await;
-        drop((held_call, share));
+        drop(held_call);
+        slot.free_arrival_room();
 
         Disposition::Ack
     }
@@ -340,7 +347,8 @@ impl<S: Service> Worker<S> {
         let envelope = &*arrival.envelope;
         let is_new = arrival.deadline.is_none();
         let Some(caller) = topic_in(envelope, header::STATUS_TO)
-            .filter(|_| is_new && self.queries.may_be_cancelled_unheard(envelope))
+            // One that was kept may have been given up while nobody had it.
+            .filter(|_| !is_new || self.queries.may_be_cancelled_unheard(envelope))
         else {
             return Obstacle::None;
         };
@@ -520,6 +528,15 @@ impl<S: Service> Worker<S> {
         let caller = slot.header(header::PROGRESS_TO);
         if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
             self.heartbeats.send_soon(&caller);
+        }
+    }
+
+    /// Tells the caller of a call that is left to its store that it is kept, so that it takes no
+    /// silence for a loss.
+    async fn tell_left(&self, slot: &Slot) {
+        let caller = slot.header(header::PROGRESS_TO);
+        if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
+            self.heartbeats.send_now(&caller).await;
         }
     }
 

@@ -203,7 +203,12 @@ impl Recording<'_> {
     /// started, whatever a peer advises.
     pub(super) fn complete(&self, error: CallError) -> CallError {
         if !self.is_started.load(Ordering::Acquire) {
-            return error.with_execution(Execution::NotStarted);
+            // A gate may know of the same call that it was let begin before.
+            let execution = match error.code {
+                ErrorCode::OutcomeUnknown => Execution::Unknown,
+                _ => Execution::NotStarted,
+            };
+            return error.with_execution(execution);
         }
         let may_repeat = self.subject.get().is_some_and(|s| s.annotations.may_repeat());
         if may_repeat {

@@ -179,3 +179,78 @@ async fn a_call_that_waits_for_approval_outlives_its_agent() {
         assert_eq!(outcome.unwrap().content.unwrap(), "7", "killed: {is_killed}");
     }
 }
+
+/// Leaves each call to its store the first time, and lets it pass the second.
+#[derive(Clone, Default)]
+struct Leaving {
+    store: Arc<Mutex<Vec<String>>>,
+    passed: Arc<Mutex<usize>>,
+}
+
+impl Gate for Leaving {
+    fn name(&self) -> &'static str {
+        "approval"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let slot = passage.call.slot.clone();
+        Verdict::Later(Box::pin(async move {
+            if !self.store.lock().is_empty() {
+                *self.passed.lock() += 1;
+                return Ok(());
+            }
+            let request = slot.request().expect("it came over the bus");
+            self.store.lock().push(serde_json::to_string(&request).unwrap());
+            assert!(slot.leave());
+            std::future::pending().await
+        }))
+    }
+}
+
+/// A call that is left to its store takes up nothing and says nothing; taken up again, it goes on,
+/// unless its caller has given it up meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_left_to_its_store_comes_back_if_its_caller_waits_for_it() {
+    for is_given_up in [false, true] {
+        let broker = MemoryBus::new();
+        let gate = Leaving::default();
+        let registry = Registry::new();
+        let shows = |call: Invocation| {
+            std::future::ready(Ok(Output::text(format!("{}", call.arguments["n"]))))
+        };
+        registry.register(Tool::new("add", "", "test"), shows).unwrap();
+        let invoker = Invoker::builder(Arc::new(registry)).gate(gate.clone()).build();
+        let connection = broker.connect();
+        let options = ServeOptions {
+            agent: AgentName::standard(),
+            instance: InstanceId::random(),
+            concurrency: NonZeroU16::MIN,
+            parked: Vec::new(),
+        };
+        let responders = serve(Arc::new(connection.clone()), &invoker, options).await.unwrap();
+        let caller = caller(&broker).await;
+        let call = add(7);
+        let cancelled = call.cancelled.clone();
+
+        let bringing_back = async {
+            while gate.store.lock().is_empty() {
+                tokio::time::sleep(SECOND / 100).await;
+            }
+            // Far longer than a worker may be silent about a call that it runs.
+            tokio::time::sleep(30 * SECOND).await;
+            if is_given_up {
+                cancelled.cancel();
+                tokio::time::sleep(SECOND).await;
+            }
+            let request = gate.store.lock()[0].clone();
+            responders[0].take_up(serde_json::from_str(&request).unwrap());
+            tokio::time::sleep(5 * SECOND).await;
+        };
+        let (outcome, ()) = tokio::join!(caller.invoke(call), bringing_back);
+        match is_given_up {
+            true => assert_eq!(outcome.unwrap_err().code, ErrorCode::Cancelled),
+            false => assert_eq!(outcome.unwrap().content.unwrap(), "7"),
+        }
+        assert_eq!(*gate.passed.lock(), usize::from(!is_given_up));
+    }
+}

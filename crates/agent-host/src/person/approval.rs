@@ -1,0 +1,72 @@
+//! The question whether a call may run.
+
+use serde_json::{Value, json};
+use toolbus_wire::message::toolbus::AskError;
+
+use super::{Keyboard, TRIES_MAX, to_printable, write_line};
+use crate::terminal_text;
+
+/// Most characters of the arguments that are shown. An approver sees all of them, or is told that
+/// there are more.
+const ARGUMENTS_CHARACTERS_MAX: usize = 20_000;
+
+/// What each key stands for, where it is a yes.
+const YES: [(&str, &str); 4] = [("y", "once"), ("s", "session"), ("t", "tool"), ("a", "arguments")];
+
+/// Shows the call and asks. Whatever is none of the keys is a no.
+pub(super) async fn ask(keyboard: &mut Keyboard, params: &Value) -> Result<Value, AskError> {
+    let text = |member: &str| to_printable(params[member].as_str().unwrap_or_default());
+    let arguments = serde_json::to_string_pretty(&params["arguments"]).unwrap_or_default();
+    let arguments = terminal_text::clean(&arguments);
+    let mut shown: String = arguments.chars().take(ARGUMENTS_CHARACTERS_MAX).collect();
+    if shown.len() < arguments.len() {
+        shown.push_str("\n… there is more: see agent-host approvals show");
+    }
+    write_line(&format!(
+        "\r\x1b[2K\nApproval {}\n'{}' wants to run. Risk: {}. Why you are asked: {} (rule '{}').\n\
+         Arguments:\n{shown}\n",
+        text("approvalId"),
+        text("subject"),
+        text("risk"),
+        text("reason"),
+        text("rule"),
+    ));
+
+    write_line(
+        "[y]es, once; yes, for [s]ession, [t]ool or same [a]rguments; [e]dit arguments; [N]o: ",
+    );
+    let line = keyboard.next_line().await?.unwrap_or_default();
+    let key = line.trim().to_lowercase();
+    if key == "e" {
+        return edit(keyboard).await;
+    }
+    let yes = YES.iter().find(|(yes, _)| *yes == key);
+    Ok(match yes {
+        Some((_, remember)) => json!({"action": "approve", "remember": remember}),
+        None => denied(),
+    })
+}
+
+/// Asks for other arguments.
+async fn edit(keyboard: &mut Keyboard) -> Result<Value, AskError> {
+    for _ in 0..TRIES_MAX {
+        write_line("The arguments as JSON, in one line; an empty line denies: ");
+        let line = keyboard.next_line().await?.unwrap_or_default();
+        if line.trim().is_empty() {
+            break;
+        }
+        match serde_json::from_str::<Value>(&line) {
+            Ok(arguments) if arguments.is_object() => {
+                return Ok(json!({"action": "modify", "modifiedArguments": arguments}));
+            }
+            Ok(_) => write_line("  it must be an object\n"),
+            Err(error) => write_line(&format!("  {error}\n")),
+        }
+    }
+    Ok(denied())
+}
+
+fn denied() -> Value {
+    write_line("Denied.\n");
+    json!({"action": "deny"})
+}

@@ -1,0 +1,127 @@
+//! The question to whoever has made a call, and what the answer means.
+//!
+//! A caller that knows approvals is asked as such; one that knows forms, as an MCP client does,
+//! gets a form. Whatever is no clear yes is a no.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolbus_bus::{Asker, Question};
+use toolbus_wire::message::toolbus::{AskError, AskKind};
+
+use crate::answers::Approve;
+use crate::approval::Approval;
+use crate::binding::Remember;
+
+/// Most characters of the arguments that a form shows.
+const FORM_CHARACTERS_MAX: usize = 4_000;
+
+/// Whether somebody is there who can be asked for an approval.
+pub(crate) fn can_be_asked(asker: &Asker) -> bool {
+    asker.kinds().iter().any(|kind| matches!(kind, AskKind::Approval | AskKind::Elicitation))
+}
+
+/// Asks, and waits for the answer.
+pub(crate) async fn ask(
+    asker: Asker,
+    approval: Approval,
+    remember_for: Duration,
+) -> Result<Approve, AskError> {
+    let knows_approvals = asker.kinds().contains(&AskKind::Approval);
+    let (kind, params) = if knows_approvals {
+        (AskKind::Approval, approval_params(&approval))
+    } else {
+        (AskKind::Elicitation, form_params(&approval))
+    };
+
+    let from = Some(format!("toolbus, for the agent {}", approval.agent));
+    let answer = asker.ask(Question { kind, from, params, round: None }).await?;
+    Ok(if knows_approvals {
+        read_answer(&answer, remember_for)
+    } else {
+        read_form(&answer, remember_for)
+    })
+}
+
+/// The question of a caller that knows approvals. The answer is an object of `action` (`approve`,
+/// `deny` or `modify`), of `modifiedArguments` with the last, and of `remember` (`once`, `session`,
+/// `tool` or `arguments`).
+fn approval_params(approval: &Approval) -> Value {
+    json!({
+        "approvalId": approval.id,
+        "subject": approval.binding.subject,
+        "tool": approval.tool,
+        "arguments": approval.binding.arguments,
+        "risk": approval.risk,
+        "rule": approval.binding.rule,
+        "reason": approval.reason,
+        "session": approval.binding.session,
+        "principal": approval.binding.principal,
+        "expiresAtMs": approval.expires_ms,
+    })
+}
+
+fn read_answer(answer: &Value, remember_for: Duration) -> Approve {
+    match answer["action"].as_str() {
+        Some("approve") => yes(&answer["remember"], remember_for),
+        Some("modify") => Approve::With(answer["modifiedArguments"].clone()),
+        _ => Approve::No,
+    }
+}
+
+/// The same as a form.
+fn form_params(approval: &Approval) -> Value {
+    let arguments = serde_json::to_string_pretty(&approval.binding.arguments).unwrap_or_default();
+    let mut shown: String = arguments.chars().take(FORM_CHARACTERS_MAX).collect();
+    if shown.len() < arguments.len() {
+        shown.push_str("\n… (cut off)");
+    }
+    let message = format!(
+        "May '{}' run? Risk: {}. Why you are asked: {} (rule '{}'). Arguments:\n{shown}",
+        approval.binding.subject, approval.risk, approval.reason, approval.binding.rule,
+    );
+
+    let mut remember = vec!["once", "tool", "arguments"];
+    if approval.binding.session.is_some() {
+        remember.push("session");
+    }
+    json!({
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string",
+                    "title": "Decision",
+                    "enum": ["approve", "deny"],
+                },
+                "remember": {
+                    "type": "string",
+                    "title": "How far a yes holds",
+                    "enum": remember,
+                    "default": "once",
+                },
+            },
+            "required": ["decision"],
+        },
+    })
+}
+
+fn read_form(answer: &Value, remember_for: Duration) -> Approve {
+    let content = &answer["content"];
+    let is_yes = answer["action"] == "accept" && content["decision"] == "approve";
+    if is_yes { yes(&content["remember"], remember_for) } else { Approve::No }
+}
+
+/// A yes that is remembered in a way that nobody knows is a no.
+fn yes(remember: &Value, remember_for: Duration) -> Approve {
+    let remember = match remember {
+        Value::Null => Some(Remember::Once),
+        Value::String(name) => Remember::parse(name),
+        _ => None,
+    };
+    remember.map_or(Approve::No, |remember| Approve::Yes { remember, remember_for })
+}
+
+#[cfg(test)]
+mod tests;
