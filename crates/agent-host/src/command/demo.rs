@@ -4,12 +4,17 @@
 //! as any other, and what is printed is what came back.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use toolbus_approvals::{Answer, ApprovalState, Approve};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::call::{Call, Outcome};
+use toolbus_tools::scope::Principal;
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
@@ -19,6 +24,9 @@ use crate::terminal_text;
 
 /// How long the demo's MCP server may take to come up.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call may take to wait for its approval, and how often it is looked whether it does.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Most characters of a result that are shown.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
@@ -26,6 +34,7 @@ pub(super) async fn run(mut settings: Settings, context: &Context) -> Result<Exi
     // The demo shows what this machine does by itself, whatever is configured beside it.
     settings.bus.url = None;
     let folder = demo_server(&mut settings)?;
+    ask_for_letters(&mut settings, &folder);
     let one_shot = OneShot::start(&settings, context).await?;
     let stage = Stage { one_shot: &one_shot, stop: context.shutdown.requested().clone() };
     let went_well = run_steps(&stage).await;
@@ -48,7 +57,7 @@ async fn run_steps(stage: &Stage<'_>) -> bool {
     write_line(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
 
     let mut went_well = true;
-    for step in demo_steps() {
+    for step in demo_steps().into_iter().chain(letter_steps()) {
         went_well &= stage.show_step(step).await;
     }
 
@@ -65,6 +74,8 @@ struct DemoStep {
     why: &'static str,
     tool: &'static str,
     arguments: Value,
+    /// What a person says who is asked about it meanwhile.
+    answer: Option<Approve>,
     expect: fn(&Outcome) -> bool,
 }
 
@@ -81,6 +92,7 @@ fn demo_steps() -> Vec<DemoStep> {
                            print('mean', statistics.mean(numbers))",
                 "input_data": "40 41.5 44.5",
             }),
+            answer: None,
             expect: |outcome| has_text(outcome, "mean 42.0"),
         },
         DemoStep {
@@ -90,37 +102,69 @@ fn demo_steps() -> Vec<DemoStep> {
                 "import socket\ntry:\n    socket.create_connection(('1.1.1.1', 53), 2)\n    \
                  print('REACHED')\nexcept OSError as error:\n    print('refused:', error)",
             ),
+            answer: None,
             expect: |outcome| has_text(outcome, "refused:"),
         },
         DemoStep {
             why: "Nor does it see this process's environment, where an agent keeps its keys.",
             tool: "execute_python_script",
             arguments: script("import os\nprint(sorted(os.environ))"),
+            answer: None,
             expect: |outcome| has_text(outcome, "'ROCKBOT_INPUT'"),
         },
         DemoStep {
             why: "A script that never ends is killed at its own timeout, with all it started.",
             tool: "execute_python_script",
             arguments: json!({"script": "while True: pass", "timeout_seconds": 1}),
+            answer: None,
             expect: |outcome| has_text(outcome, "timed out after 1s"),
         },
         DemoStep {
             why: "Arguments are checked before anything runs, and every mistake is told at once.",
             tool: "execute_python_script",
             arguments: json!({"timeout_seconds": "soon", "pip_packages": [1]}),
+            answer: None,
             expect: |outcome| fails_with(outcome, ErrorCode::InvalidArguments),
         },
         DemoStep {
             why: "MCP servers are programs of their own behind the bridge; this one tells the date.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "demo", "tool_name": "today", "arguments": {}}),
+            answer: None,
             expect: |outcome| has_text(outcome, "Today is"),
         },
         DemoStep {
             why: "A server that nobody knows is an error with a code, at once, never silence.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "nobody", "tool_name": "x"}),
+            answer: None,
             expect: |outcome| fails_with(outcome, ErrorCode::ToolNotFound),
+        },
+    ]
+}
+
+/// Calls that a person is asked about.
+fn letter_steps() -> [DemoStep; 2] {
+    let letter_to = |name: &str| {
+        let arguments = json!({"to": name});
+        json!({"server_name": "demo", "tool_name": "send_letter", "arguments": arguments})
+    };
+
+    [
+        DemoStep {
+            why: "A rule wants letters to be approved: the call waits, and a person says yes to just \
+                  this one, with `agent-host approvals approve`.",
+            tool: "mcp_invoke_tool",
+            arguments: letter_to("Ann"),
+            answer: Some(Approve::ONCE),
+            expect: |outcome| has_text(outcome, "The letter to Ann is on its way."),
+        },
+        DemoStep {
+            why: "The next one is another call: it is asked for again, and this time denied.",
+            tool: "mcp_invoke_tool",
+            arguments: letter_to("everybody"),
+            answer: Some(Approve::No),
+            expect: |outcome| fails_with(outcome, ErrorCode::Denied),
         },
     ]
 }
@@ -137,7 +181,11 @@ impl Stage<'_> {
         let call = Call::by_name(&scope, step.tool, step.arguments);
         let call = call.expect("a name of ours is short").with_cancelled(self.stop.clone());
 
-        let outcome = self.one_shot.toolbus().invoke(call).await;
+        let calling = self.one_shot.toolbus().invoke(call);
+        let outcome = match step.answer {
+            Some(verdict) => join(calling, self.answer(verdict)).await.0,
+            None => calling.await,
+        };
         let took = started.elapsed().as_millis();
         let as_expected = (step.expect)(&outcome);
         let mark = if as_expected { "ok" } else { "NOT AS EXPECTED" };
@@ -149,6 +197,23 @@ impl Stage<'_> {
         ));
 
         as_expected
+    }
+
+    /// Answers the call that waits for an approval, as another process would.
+    async fn answer(&self, verdict: Approve) {
+        let Some(store) = self.one_shot.approvals() else { return };
+        let answering = async {
+            loop {
+                let waiting = store.list(Some(ApprovalState::Pending), 1).await;
+                if let Some(asked) = waiting.iter().flatten().next() {
+                    let answer = Answer::new(verdict, &Principal::local());
+                    return store.answer(&asked.id, answer).await.is_ok();
+                }
+                sleep(LOOK_INTERVAL).await;
+            }
+        };
+        // The outcome of the call says whether somebody was asked.
+        let _ = timeout(ANSWER_TIMEOUT, answering).await;
     }
 }
 
@@ -178,9 +243,21 @@ fn write_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
+/// Has a rule of the demo's own want approvals for letters, kept in this folder.
+fn ask_for_letters(settings: &mut Settings, folder: &Path) {
+    let rule = json!({
+        "name": "letters", "effect": "ask", "reason": "letters cannot be called back",
+        "tools": ["mcp:demo/send_letter"],
+    });
+    let rules = json!({"rules": [rule]});
+    settings.policy = serde_json::from_value(rules).expect("a policy");
+    settings.store = Some(format!("sqlite:{}", folder.join("state.db").display()).into());
+    settings.approvals.wait_for_operator = true;
+}
+
 /// Writes a small MCP server and an `mcp.json` that names it into a folder of their own, and adds
 /// them to the settings.
-fn demo_server(settings: &mut Settings) -> Result<std::path::PathBuf, BoxError> {
+fn demo_server(settings: &mut Settings) -> Result<PathBuf, BoxError> {
     let folder = std::env::temp_dir().join(format!("toolbus-demo-{}", new_id()));
     std::fs::create_dir(&folder)?;
     let server = folder.join("server.py");

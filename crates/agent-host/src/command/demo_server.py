@@ -1,15 +1,27 @@
-"""A small MCP server over standard input and output, for the demo: one tool, `today`."""
+"""A small MCP server over standard input and output, for the demo: `today` tells the date, and
+`send_letter`, which sends nothing, stands for what a person wants to be asked about."""
 
 import datetime
 import json
 import sys
 
-TOOL = {
-    "name": "today",
-    "description": "Tells today's date.",
-    "inputSchema": {"type": "object", "properties": {}},
-    "annotations": {"readOnlyHint": True},
-}
+TOOLS = [
+    {
+        "name": "today",
+        "description": "Tells today's date.",
+        "inputSchema": {"type": "object", "properties": {}},
+        "annotations": {"readOnlyHint": True},
+    },
+    {
+        "name": "send_letter",
+        "description": "Sends a letter.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"to": {"type": "string"}},
+            "required": ["to"],
+        },
+    },
+]
 
 
 def answer(method, params):
@@ -20,9 +32,12 @@ def answer(method, params):
             "serverInfo": {"name": "demo", "version": "1"},
         }
     if method == "tools/list":
-        return {"tools": [TOOL]}
+        return {"tools": TOOLS}
     if method == "tools/call" and params.get("name") == "today":
         text = datetime.date.today().strftime("Today is %A, %d %B %Y.")
+        return {"content": [{"type": "text", "text": text}]}
+    if method == "tools/call" and params.get("name") == "send_letter":
+        text = f"The letter to {params['arguments']['to']} is on its way."
         return {"content": [{"type": "text", "text": text}]}
     return None
 

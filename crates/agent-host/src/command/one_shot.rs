@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolbus::{InstanceId, Toolbus};
+use toolbus_approvals::ApprovalStore;
 use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
@@ -81,6 +82,11 @@ impl OneShot {
     /// The policy that decides about its calls.
     pub(super) fn policy(&self) -> &LivePolicy {
         self.fleet.policy()
+    }
+
+    /// The approvals that its calls wait for; `None` where there is no place for them.
+    pub(super) fn approvals(&self) -> Option<&ApprovalStore> {
+        self.fleet.state().map(|state| state.approvals.store())
     }
 
     /// The scope of calls that a person makes by the command line.

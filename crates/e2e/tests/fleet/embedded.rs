@@ -66,7 +66,7 @@ async fn the_demo_shows_the_fleet_at_work() {
     let run = demo.run(DEMO_LIMIT).await.unwrap();
     assert!(run.status.success(), "{run:?}");
     assert!(!run.stdout.contains("SOME_API_KEY"), "a script sees it: {}", run.stdout);
-    assert_eq!(run.stdout.matches(", ok)").count(), 7, "{}", run.stdout);
+    assert_eq!(run.stdout.matches(", ok)").count(), 9, "{}", run.stdout);
     assert!(!run.stdout.contains("NOT AS EXPECTED"), "{}", run.stdout);
 }
 
@@ -81,7 +81,7 @@ async fn misuse_is_told_as_such() {
     check("agent-host", &[], "Usage: agent-host").await;
     check("agent-host", &["tool"], "unrecognized subcommand").await;
     check("agent-host", &["invoke"], "<NAME>").await;
-    check("agent-host", &["invoke", "x", "--timeout", "0s"], "a call needs some time").await;
+    check("agent-host", &["invoke", "x", "--timeout", "0s"], "it needs some time").await;
     check("agent-host", &["invoke", "x", "not json"], "the arguments are not JSON").await;
     check("agent-host", &["--bus", "http://x", "tools"], "its scheme must be amqp").await;
     check("agent-host", &["--name", "refresh", "tools"], "never called `refresh`").await;
