@@ -30,7 +30,6 @@ use crate::subject::Subject;
 use header_value::write_header;
 use mac::SealedRequest;
 use principal_claim::write_principal_claim;
-pub use principal_claim::write_principal_claim as principal_text;
 
 /// What a grant says that a worker cannot know by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The gate behind all others: finds the credentials of a call that may run.
 
+use toolbus_policy::principal_text;
 use toolbus_tools::CallError;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
-use toolbus_tools::grant::principal_text;
 use toolbus_wire::ErrorCode;
 
 use crate::Vault;

@@ -14,7 +14,7 @@ pub struct CredentialPlace {
     pub provider: String,
     /// The tool that it is for; `None` for all of the provider.
     pub tool: Option<String>,
-    /// The caller whose it is, as a principal is written; `None` for all of them.
+    /// The caller whose it is, as rules of the policy name principals; `None` for all of them.
     pub user: Option<String>,
     /// The name that it is asked for by.
     pub name: String,

@@ -12,8 +12,7 @@ const DIGEST_BYTES: usize = 16;
 
 /// A principal as one text: a name means nothing without how it is known. Two principals never have
 /// the same one, and none is too long for a header.
-#[must_use]
-pub fn write_principal_claim(principal: &Principal) -> String {
+pub(super) fn write_principal_claim(principal: &Principal) -> String {
     let name = shorten_name(&principal.name);
     match &principal.proof {
         Proof::Claimed => format!("claimed:{name}"),

@@ -20,7 +20,7 @@ async fn the_most_particular_credential_is_given_and_no_other() {
     for place in Place::all().await {
         let vault = vault(&place).await;
         assert_eq!(value_for(&vault, "search", "local:local").await, None);
-        let user = "token(i):ann";
+        let user = "token:i/ann";
         let rows = [
             (token(), "all"),
             (token().for_tool("search"), "search"),
