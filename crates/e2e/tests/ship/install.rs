@@ -8,7 +8,7 @@ use crate::external::{borrow_broker, check_borrowed};
 use crate::outside::Outside;
 use crate::release::{API_KEY, Release, WAIT, apply, parts};
 use crate::support::until;
-use crate::upgrade::{agent_name, check_evictions, roll_back, upgrade_in_a_call};
+use crate::upgrade::{agent_name, check_evictions, roll_back, stops_in_calls};
 
 #[test]
 fn a_release_answers_is_upgraded_and_leaves_nothing() {
@@ -55,7 +55,7 @@ fn a_release_answers_is_upgraded_and_leaves_nothing() {
         second.check_calls();
     };
 
-    upgrade_in_a_call(&release, &values);
+    stops_in_calls(&release, &values);
     check("Rocky");
     roll_back(&release);
     check("RockBot");

@@ -114,9 +114,9 @@ impl Release {
         self.look(&[&invoke[..], options].concat())
     }
 
-    /// `agent-host invoke` in a pod of its own, named `caller`, which an upgrade leaves alone: made
-    /// as the agent's is, so that it reaches what that reaches.
-    pub(crate) fn begin_call(&self, tool: &str, arguments: &Value) {
+    /// `agent-host invoke` in a pod of its own, of this name, which an upgrade leaves alone: made as
+    /// the agent's is, so that it reaches what that reaches.
+    pub(crate) fn begin_call(&self, caller: &str, tool: &str, arguments: &Value) {
         let host = format!("deployment/{}", self.deployment("agent-host"));
         let host = self.look(&["get", &host, "--output=json"]).unwrap();
         let host: Value = serde_json::from_str(&host).unwrap();
@@ -132,7 +132,7 @@ impl Release {
             self.cluster.kubectl(),
             &json!({
                 "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": "caller", "namespace": self.name, "labels": labels},
+                "metadata": {"name": caller, "namespace": self.name, "labels": labels},
                 "spec": spec,
             }),
         );

@@ -1,9 +1,11 @@
 //! What a release goes through while it works: it is made anew, goes back, and loses pods one by
 //! one.
 
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use serde_json::{Value, json};
 
 use crate::release::{Release, WAIT};
@@ -17,9 +19,14 @@ while not os.path.exists('/dev/shm/tmp/go'):
 print('done')
 ";
 
-/// An upgrade to these values while a script runs, whose manager is replaced like every other pod:
-/// the caller is answered, once, and the script ran once.
-pub(crate) fn upgrade_in_a_call(release: &Release, values: &Value) {
+/// As many as a manager runs at a time, and how long they run at least.
+const CALLERS: [&str; 3] = ["caller-0", "caller-1", "caller-2"];
+const RUNS_FOR: Duration = Duration::from_secs(60);
+
+/// While scripts run for a minute, an upgrade to these values replaces their manager like every
+/// other pod, a drained node evicts the next one, and one more comes and goes: each caller is
+/// answered, once, and each script ran once.
+pub(crate) fn stops_in_calls(release: &Release, values: &Value) {
     let scripts = release.scripts();
     let look =
         |arguments: &[&str]| release.kubectl(&[&["--namespace", &scripts], arguments].concat());
@@ -33,37 +40,85 @@ pub(crate) fn upgrade_in_a_call(release: &Release, values: &Value) {
 
     let before = begun().len();
     let managers = release.pods("scripts-manager");
-    let arguments = json!({"script": SCRIPT, "timeout_seconds": 120});
-    release.begin_call("execute_python_script", &arguments);
-    let pod = until(|| {
+    let arguments = json!({"script": SCRIPT, "timeout_seconds": 300});
+    for caller in CALLERS {
+        release.begin_call(caller, "execute_python_script", &arguments);
+    }
+    let pods = until(|| {
         let calls = ["get", "pods", "--output=name", "--selector=toolbus.dev/call"];
-        let pod = look(&[&calls[..], &["--field-selector=status.phase=Running"]].concat())?;
-        pod.lines().next().map(str::to_owned).context("no script runs")
+        let pods = look(&[&calls[..], &["--field-selector=status.phase=Running"]].concat())?;
+        let pods: Vec<_> = pods.lines().map(str::to_owned).collect();
+        ensure!(pods.len() == CALLERS.len(), "{pods:?} run");
+        Ok(pods)
     });
+    let all_run = Instant::now();
 
     release.install(values, &[]).unwrap();
-    until(|| {
-        let ends = "--output=jsonpath={.metadata.deletionTimestamp}";
-        let ends = release.look(&["get", "pod", &managers[0], ends])?;
-        ensure!(!ends.is_empty(), "{} is not told to end", managers[0]);
-        Ok(())
-    });
-
-    look(&["exec", &pod, "--", "touch", "/dev/shm/tmp/go"]).unwrap();
-    until(|| {
-        let phase = release.look(&["get", "pod", "caller", "--output=jsonpath={.status.phase}"])?;
-        ensure!(["Succeeded", "Failed"].contains(&&*phase), "{phase}");
-        Ok(())
-    });
-
-    let said = release.look(&["logs", "caller"]).unwrap();
-    let answers: Vec<_> = said.lines().filter(|line| line.contains("\"callId\"")).collect();
-    assert_eq!(answers.len(), 1, "{said}");
-    assert_eq!(content(answers[0]), "done");
-    let begun = begun();
-    assert_eq!(begun.len(), before + 1, "{begun:?}");
-    release.look(&["delete", "pod", "caller"]).unwrap();
     release.wait_for_rollout();
+    wait_for_end(release, &managers[0]);
+    lose_managers(release);
+    std::thread::sleep(RUNS_FOR.saturating_sub(all_run.elapsed()));
+
+    for pod in pods {
+        look(&["exec", &pod, "--", "touch", "/dev/shm/tmp/go"]).unwrap();
+    }
+    for caller in CALLERS {
+        until(|| {
+            let phase = "--output=jsonpath={.status.phase}";
+            let phase = release.look(&["get", "pod", caller, phase])?;
+            ensure!(["Succeeded", "Failed"].contains(&&*phase), "{phase}");
+            Ok(())
+        });
+
+        let said = release.look(&["logs", caller]).unwrap();
+        let answers: Vec<_> = said.lines().filter(|line| line.contains("\"callId\"")).collect();
+        assert_eq!(answers.len(), 1, "{said}");
+        assert_eq!(content(answers[0]), "done");
+        release.look(&["delete", "pod", caller]).unwrap();
+    }
+    let begun = begun();
+    assert_eq!(begun.len(), before + CALLERS.len(), "{begun:?}");
+    release.wait_for_rollout();
+}
+
+/// Evicts the manager, as a node does that is drained, and then has one more for a moment.
+fn lose_managers(release: &Release) {
+    let manager = release.pods("scripts-manager");
+    let [manager] = &manager[..] else { panic!("{manager:?}") };
+    let folder = tempfile::tempdir().unwrap();
+    let eviction = evict(release, manager, folder.path()).wait_with_output().unwrap();
+    assert!(eviction.status.success(), "{eviction:?}");
+    release.wait_for_rollout();
+    wait_for_end(release, manager);
+
+    let deployment = format!("deployment/{}", release.deployment("scripts-manager"));
+    for replicas in ["--replicas=2", "--replicas=1"] {
+        release.look(&["scale", &deployment, replicas]).unwrap();
+        release.wait_for_rollout();
+    }
+}
+
+/// Waits until a pod is gone: it has given back what outlasts its grace.
+fn wait_for_end(release: &Release, pod: &str) {
+    until(|| {
+        let found = release.look(&["get", "pod", pod, "--ignore-not-found", "--output=name"])?;
+        ensure!(found.trim().is_empty(), "{pod} is still there");
+        Ok(())
+    });
+}
+
+/// Has the API server evict a pod; its description is in a file of this folder.
+fn evict(release: &Release, pod: &str, folder: &Path) -> Child {
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": release.name},
+    });
+    let file = folder.join(pod);
+    std::fs::write(&file, eviction.to_string()).unwrap();
+    let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", release.name);
+    let mut kubectl = release.cluster.kubectl();
+    kubectl.args(["create", "--raw", &path, "--filename"]).arg(file);
+    kubectl.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Back to what was there before the upgrade.
@@ -93,21 +148,7 @@ pub(crate) fn check_evictions(release: &Release, component: &str) {
     let pods = release.pods(component);
     assert_eq!(pods.len(), 2, "{pods:?}");
     let folder = tempfile::tempdir().unwrap();
-    let evictions: Vec<_> = pods
-        .iter()
-        .map(|pod| {
-            let eviction = json!({
-                "apiVersion": "policy/v1", "kind": "Eviction",
-                "metadata": {"name": pod, "namespace": release.name},
-            });
-            let file = folder.path().join(pod);
-            std::fs::write(&file, eviction.to_string()).unwrap();
-            let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", release.name);
-            let mut kubectl = release.cluster.kubectl();
-            kubectl.args(["create", "--raw", &path, "--filename"]).arg(file);
-            kubectl.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
+    let evictions: Vec<_> = pods.iter().map(|pod| evict(release, pod, folder.path())).collect();
     let mut refusals = Vec::new();
 
     for eviction in evictions {
