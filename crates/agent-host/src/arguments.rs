@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use toolbus_config::TimeSpan;
 use toolbus_policy::parse_principal;
 use toolbus_runtime::arguments::CommonArguments;
-use toolbus_tools::id::SessionId;
+use toolbus_tools::id::{SessionId, ToolId};
+use toolbus_tools::observe::CallStatus;
 use toolbus_tools::{Door, Principal};
 use toolbus_wire::name::AgentName;
 
@@ -55,6 +56,11 @@ pub enum Command {
     ///
     /// Arguments of calls are shown as they are, with what is secret in them.
     Approvals(Approvals),
+    /// Show the last calls of the audit log, of any process at the same store
+    ///
+    /// A line has the time in UTC, how the call ended and how long it took, the door that it came
+    /// in by, who called, the tool, the digest of the arguments, and the error.
+    Audit(Audit),
     /// Show the embedded fleet at work, step by step
     Demo,
 }
@@ -190,6 +196,30 @@ pub enum ApprovalsCommand {
     },
 }
 
+/// `audit`.
+#[derive(Debug, Args)]
+pub struct Audit {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// At most so many: the last ones, at most 10000
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    pub limit: u32,
+
+    /// Those of this run
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+
+    /// Those that ended so: ok, error, denied or timeout
+    #[arg(long, value_name = "STATUS", value_parser = parse_status)]
+    pub status: Option<CallStatus>,
+
+    /// Those that were about this tool, such as mcp:github/create_issue
+    #[arg(long, value_name = "ID", value_parser = |text: &str| ToolId::parse(text))]
+    pub tool: Option<ToolId>,
+}
+
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -236,6 +266,12 @@ pub struct Invoke {
 fn parse_door(text: &str) -> Result<Door, String> {
     let named = Door::ALL.into_iter().find(|door| door.as_str() == text);
     named.ok_or_else(|| format!("it is one of {}", Door::ALL.map(Door::as_str).join(", ")))
+}
+
+fn parse_status(text: &str) -> Result<CallStatus, String> {
+    let named = CallStatus::ALL.into_iter().find(|status| status.as_str() == text);
+    let names = CallStatus::ALL.map(CallStatus::as_str).join(", ");
+    named.ok_or_else(|| format!("it is one of {names}"))
 }
 
 fn parse_principal_argument(text: &str) -> Result<Principal, String> {

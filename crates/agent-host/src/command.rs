@@ -1,6 +1,7 @@
 //! What `agent-host` can be told to do, one file a command.
 
 mod approvals;
+mod audit;
 mod demo;
 mod invoke;
 mod one_shot;
@@ -28,7 +29,7 @@ pub(crate) async fn run(
     source: SettingsSource,
     context: Context,
 ) -> Result<Exit, BoxError> {
-    if !matches!(command, Command::Demo | Command::Approvals(_)) {
+    if !matches!(command, Command::Demo | Command::Approvals(_) | Command::Audit(_)) {
         // A signal ends the wait for a person's answer, and says how this ends.
         let stop = context.shutdown.requested();
         let Some(checked) = stop.run_until_cancelled(ask_for_trust(settings)).await else {
@@ -43,6 +44,7 @@ pub(crate) async fn run(
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,
+        Command::Audit(options) => audit::run(options, &settings).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }

@@ -86,6 +86,9 @@ impl Fleet {
         let state = agent.and_then(|agent| KeptState::of(settings, &agent));
         if let Some(state) = &state {
             builder = builder.gate(state.approvals.gate());
+            if let Some(audit) = &state.audit {
+                builder = builder.observe(audit.observer());
+            }
         }
         if let Some(concurrency) = concurrency {
             builder = builder.serve_calls(concurrency);

@@ -5,6 +5,7 @@
 
 pub mod approval_settings;
 pub mod arguments;
+pub mod audit_settings;
 mod command;
 pub mod face;
 pub mod face_settings;

@@ -15,6 +15,7 @@ use toolbus_wire::name::AgentName;
 
 use crate::approval_settings::ApprovalSettings;
 use crate::arguments::{Arguments, Command};
+use crate::audit_settings::AuditSettings;
 use crate::face_settings::McpFaceSettings;
 use crate::state;
 
@@ -47,6 +48,8 @@ pub struct Settings {
     pub store: Option<Secret>,
     /// How calls are approved that a rule wants to be approved.
     pub approvals: ApprovalSettings,
+    /// The audit log: a row in the store for every call.
+    pub audit: AuditSettings,
     /// Whether the `mcp.json` of the current folder is used without asking, though nobody named it.
     /// When not set, a person at a terminal is asked once for each folder and content of the file;
     /// without a terminal the file is left out.
@@ -76,6 +79,7 @@ impl Default for Settings {
             mcp_face: McpFaceSettings::default(),
             store: None,
             approvals: ApprovalSettings::default(),
+            audit: AuditSettings::default(),
             trust_folder: false,
             direct_tools: false,
             health: HealthSettings::default(),
@@ -96,6 +100,7 @@ impl toolbus_config::Settings for Settings {
         self.policy.check("policy", mistakes);
         self.grants.check(mistakes);
         self.approvals.check("approvals", mistakes);
+        self.audit.check("audit", mistakes);
         if let Err(error) = state::location(self.store.as_ref()) {
             mistakes.add("store", error.to_string());
         }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolbus_approvals::{Approvals, MIGRATIONS};
+use toolbus_approvals::Approvals;
+use toolbus_audit::Audit;
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
 use toolbus_store::{LazyStore, Location, LocationError};
@@ -19,6 +20,8 @@ const DEFAULT_FILE: &str = "state.db";
 pub(crate) struct KeptState {
     store: LazyStore,
     pub(crate) approvals: Approvals,
+    /// Where one is wanted.
+    pub(crate) audit: Option<Audit>,
 }
 
 /// The folder of this user's state; `None` where there is no place for it.
@@ -42,7 +45,7 @@ pub(crate) fn location(set: Option<&Secret>) -> Result<Option<Location>, Locatio
 pub(crate) fn store(settings: &Settings) -> Option<LazyStore> {
     // Checked when the settings were read.
     let location = location(settings.store.as_ref()).ok().flatten()?;
-    Some(LazyStore::new(location, &[MIGRATIONS]))
+    Some(LazyStore::new(location, &[toolbus_approvals::MIGRATIONS, toolbus_audit::MIGRATIONS]))
 }
 
 impl KeptState {
@@ -54,7 +57,9 @@ impl KeptState {
         // not be taken for that.
         let approvals =
             Approvals::new(store.clone(), settings.approvals.config(), agent, &new_id());
-        Some(Self { store, approvals })
+        let audit = &settings.audit;
+        let audit = audit.enabled.then(|| Audit::start(store.clone(), audit.config()));
+        Some(Self { store, approvals, audit })
     }
 
     /// The calls that an earlier process has left, for an agent that is about to answer. Where the
@@ -73,18 +78,31 @@ impl KeptState {
     /// Says what is kept where.
     pub(crate) fn report(&self) {
         let location = self.store.location();
-        tracing::info!(%location, "approvals are kept here, once there are any");
+        match &self.audit {
+            Some(_) => tracing::info!(%location, "approvals and the audit log are kept here"),
+            None => tracing::info!(%location, "approvals are kept here, once there are any"),
+        }
     }
 
     /// The same for `/status`.
     pub(crate) fn describe(&self) -> Value {
         let location = self.store.location().to_string();
-        json!({"location": location, "keeps": ["approvals"]})
+        let Some(audit) = &self.audit else {
+            return json!({"location": location, "keeps": ["approvals"]});
+        };
+        json!({
+            "location": location,
+            "keeps": ["approvals", "audit"],
+            "auditRowsDropped": audit.dropped(),
+        })
     }
 
     /// Ends what works with it, and closes it.
     pub(crate) async fn close(&self) {
         self.approvals.close().await;
+        if let Some(audit) = &self.audit {
+            audit.close().await;
+        }
         self.store.close().await;
     }
 }

@@ -1,15 +1,11 @@
 //! What an approval is bound to: the one call that it is for, as a text and its digest.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+use toolbus_tools::canonical::{canonical_text, sha256_hex};
 use toolbus_tools::gate::Passage;
 use toolbus_tools::policy::ApprovalDemand;
 use toolbus_tools::scope::{Principal, Proof};
-
-use crate::canonical::canonical_text;
 
 /// Longest text of a binding, in bytes: what an approver can be shown.
 pub const BINDING_BYTES_MAX: usize = 256 << 10;
@@ -173,14 +169,6 @@ impl Remember {
         let all = [Self::Once, Self::Session, Self::Tool, Self::Arguments];
         all.into_iter().find(|remember| remember.as_str() == name)
     }
-}
-
-/// The SHA-256 of a text, in hexadecimal digits.
-pub(crate) fn sha256_hex(text: &str) -> String {
-    Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 #[cfg(test)]

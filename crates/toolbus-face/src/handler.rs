@@ -23,8 +23,8 @@ use toolbus_tools::call::{Arguments, Call, CallError, CallTime};
 use toolbus_tools::id::{CallId, SessionId, ToolName};
 use toolbus_tools::{Door, Principal, Scope, View};
 use toolbus_wire::ErrorCode;
-use toolbus_wire::name::AgentName;
 
+use crate::FaceDeps;
 use crate::client_params::ClientParams;
 use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
@@ -58,11 +58,11 @@ pub(crate) struct Handler {
     subscriptions: ResourceSubscriptions,
 }
 
-/// The scope of one client that sees this, whose session is its own.
-fn client_scope(agent: &AgentName, view: View) -> Arc<Scope> {
-    let scope = Scope::new(Door::Mcp, Principal::claimed(CLIENT), agent.clone());
+/// The scope of one client that sees this, whose session and run are its own.
+fn client_scope(deps: &FaceDeps, view: View) -> Arc<Scope> {
+    let scope = Scope::new(Door::Mcp, Principal::claimed(CLIENT), deps.agent.clone());
     let session = SessionId::parse(format!("mcp/{}", scope.run.as_str()));
-    Arc::new(scope.with_session(session.ok()).with_view(view))
+    Arc::new(deps.invoker.begin_run(scope.with_session(session.ok()).with_view(view)))
 }
 
 /// Has the server answer a request that asks nothing back. The result goes into the slot of the
@@ -86,7 +86,7 @@ impl Handler {
         suspended: SuspendedCalls,
     ) -> Self {
         Self {
-            scope: client_scope(&offer.deps().agent, view),
+            scope: client_scope(offer.deps(), view),
             offer,
             calls,
             suspended,
@@ -98,7 +98,7 @@ impl Handler {
     /// The same for another session.
     pub(crate) fn for_session(&self) -> Self {
         Self {
-            scope: client_scope(&self.offer.deps().agent, self.scope.view.clone()),
+            scope: client_scope(self.offer.deps(), self.scope.view.clone()),
             log: SessionLog::default(),
             subscriptions: ResourceSubscriptions::default(),
             ..self.clone()

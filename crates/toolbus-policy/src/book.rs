@@ -6,9 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
+use toolbus_tools::Scope;
+use toolbus_tools::budget::RunLimits;
 use toolbus_tools::policy::{ApprovalDemand, Decision, PolicyRequest};
 use toolbus_tools::tool::Risk;
 
+use crate::budget::{BUDGETS_MAX, RunBudget, read_budgets};
 use crate::conditions::Conditions;
 use crate::coverage::find_covered;
 use crate::limit::Limit;
@@ -19,9 +22,9 @@ use crate::settings::{Effect, LimitSettings, PolicySettings, RuleSettings};
 
 /// How many limits a book may have.
 pub const LIMITS_MAX: usize = 100;
-/// How many globs all rules and limits of a book may have together.
+/// How many globs all rules, limits and budgets of a book may have together.
 pub const PATTERNS_MAX: usize = 4_000;
-/// Longest name of a rule or a limit, in bytes.
+/// Longest name of a rule, a limit or a budget, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest reason, in bytes.
 pub const REASON_BYTES_MAX: usize = 500;
@@ -31,7 +34,7 @@ const DEFAULT_NAME: &str = "default";
 /// The same where its tool is too risky for the default.
 const REQUIRED_NAME: &str = "approval_required_risk";
 
-/// Rules and limits, checked and indexed. It never changes.
+/// Rules, limits and budgets, checked and indexed. It never changes.
 #[derive(Debug)]
 pub struct RuleBook {
     rules: Vec<Rule>,
@@ -40,6 +43,8 @@ pub struct RuleBook {
     approval_required: Option<(Risk, Answer)>,
     pub(crate) limits: Vec<Arc<Limit>>,
     pub(crate) limit_matcher: Matcher,
+    budgets: Vec<RunBudget>,
+    budget_matcher: Matcher,
     revision: Revision,
 }
 
@@ -95,9 +100,11 @@ impl RuleBook {
         check_counts(settings, &mut found);
         let rules = read_rules(&settings.rules, &mut found);
         let limits = read_limits(&settings.limits, &mut found);
+        let budgets = read_budgets(&settings.budgets, &mut found);
 
         let patterns = rules.iter().map(|rule| &rule.conditions);
         let patterns = patterns.chain(limits.iter().map(|(_, conditions)| conditions));
+        let patterns = patterns.chain(budgets.iter().map(|budget| &budget.conditions));
         let patterns = patterns.map(Conditions::pattern_count).sum::<usize>();
         if patterns > PATTERNS_MAX {
             let what = format!("{patterns} globs in all rules are more than {PATTERNS_MAX}");
@@ -107,13 +114,21 @@ impl RuleBook {
         // What is wrong already would make rules cover others that their operator did not mean to.
         Mistakes::of(found)?;
         let conditions: Vec<&Conditions> = rules.iter().map(|rule| &rule.conditions).collect();
-        Mistakes::of(tell_covered(&conditions, &rules))?;
+        let names: Vec<&str> = rules.iter().map(|rule| &*rule.name).collect();
+        let of_budgets: Vec<&Conditions> =
+            budgets.iter().map(|budget| &budget.conditions).collect();
+        let budget_names: Vec<&str> = budgets.iter().map(|budget| &*budget.name).collect();
+        let mut covered = tell_covered("rule", &conditions, &names);
+        covered.extend(tell_covered("budget", &of_budgets, &budget_names));
+        Mistakes::of(covered)?;
 
         let of_limits: Vec<&Conditions> = limits.iter().map(|(_, conditions)| conditions).collect();
         Ok(Self {
             matcher: Matcher::new(&conditions),
             limit_matcher: Matcher::new(&of_limits),
             limits: limits.into_iter().map(|(limit, _)| Arc::new(limit)).collect(),
+            budget_matcher: Matcher::new(&of_budgets),
+            budgets,
             rules,
             default: default_answer(settings.default),
             approval_required: settings.approval_required_risk.map(required_approval),
@@ -159,6 +174,32 @@ impl RuleBook {
     /// The names of the limits that count a call, in order.
     pub fn limits_of(&self, request: &PolicyRequest<'_>) -> impl Iterator<Item = &str> {
         self.limit_matcher.matching(request).iter().map(|limit| self.limits[limit].name())
+    }
+
+    /// How many budgets it has.
+    #[must_use]
+    pub fn budget_count(&self) -> usize {
+        self.budgets.len()
+    }
+
+    /// The name of the budget that a run of this scope has.
+    #[must_use]
+    pub fn budget_of(&self, scope: &Scope) -> Option<&str> {
+        self.find_budget(scope).map(|budget| &*budget.name)
+    }
+
+    /// What a run of this scope may spend.
+    pub(crate) fn run_limits(&self, scope: &Scope) -> RunLimits {
+        self.find_budget(scope).map(|budget| budget.limits).unwrap_or_default()
+    }
+
+    fn find_budget(&self, scope: &Scope) -> Option<&RunBudget> {
+        // Most books have none.
+        if self.budgets.is_empty() {
+            return None;
+        }
+        let first = self.budget_matcher.matching_scope(scope).first()?;
+        Some(&self.budgets[first])
     }
 
     /// The conditions of its rules, in order.
@@ -251,9 +292,11 @@ fn required_approval(risk: Risk) -> (Risk, Answer) {
 }
 
 fn check_counts(settings: &PolicySettings, found: &mut Vec<Mistake>) {
-    for (key, count, max) in
-        [("rules", settings.rules.len(), RULES_MAX), ("limits", settings.limits.len(), LIMITS_MAX)]
-    {
+    for (key, count, max) in [
+        ("rules", settings.rules.len(), RULES_MAX),
+        ("limits", settings.limits.len(), LIMITS_MAX),
+        ("budgets", settings.budgets.len(), BUDGETS_MAX),
+    ] {
         if count > max {
             found.push(Mistake {
                 key: key.to_owned(),
@@ -302,7 +345,7 @@ fn read_limits<'a>(all: &'a [LimitSettings], found: &mut Vec<Mistake>) -> Vec<(L
     read.map(|(position, settings)| read_limit(position, settings)).collect()
 }
 
-fn check_name<'a>(
+pub(crate) fn check_name<'a>(
     name: &'a str,
     position: usize,
     names: &mut HashMap<&'a str, usize>,
@@ -340,19 +383,26 @@ fn check_reason(settings: &RuleSettings, reporter: &mut Reporter<'_>) {
     }
 }
 
-fn tell_covered(conditions: &[&Conditions], rules: &[Rule]) -> Vec<Mistake> {
+/// What is never reached of these rules or budgets.
+fn tell_covered(what: &str, conditions: &[&Conditions], names: &[&str]) -> Vec<Mistake> {
     let covered = find_covered(conditions);
     let tell = |covered: crate::coverage::Covered| {
-        let rule = &rules[covered.rule].name;
+        let name = names[covered.rule];
         let by: Vec<String> =
-            covered.by.iter().map(|earlier| format!("'{}'", rules[*earlier].name)).collect();
-        let (noun, verb) = if by.len() == 1 { ("rule", "decides") } else { ("rules", "decide") };
-        let what = format!(
-            "rule '{rule}' is never reached: {noun} {} before it {verb} every call that meets its \
+            covered.by.iter().map(|earlier| format!("'{}'", names[*earlier])).collect();
+        let (noun, verb) = match (what, by.len()) {
+            ("budget", 1) => ("budget", "takes"),
+            ("budget", _) => ("budgets", "take"),
+            (_, 1) => ("rule", "decides"),
+            _ => ("rules", "decide"),
+        };
+        let whom = if what == "budget" { "every run" } else { "every call" };
+        let text = format!(
+            "{what} '{name}' is never reached: {noun} {} before it {verb} {whom} that meets its \
              conditions",
             by.join(", ")
         );
-        Mistake { key: format!("rules[{}]", covered.rule), what }
+        Mistake { key: format!("{what}s[{}]", covered.rule), what: text }
     };
     covered.into_iter().map(tell).collect()
 }

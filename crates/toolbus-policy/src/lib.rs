@@ -11,6 +11,7 @@
 //! where it allows.
 
 mod book;
+mod budget;
 mod conditions;
 mod coverage;
 mod glob;
@@ -31,12 +32,15 @@ pub use book::{
     DecidedBy, Explanation, LIMITS_MAX, NAME_BYTES_MAX, PATTERNS_MAX, REASON_BYTES_MAX, Revision,
     RuleBook,
 };
+pub use budget::BUDGETS_MAX;
 pub use limit::{BUCKETS_MAX, RateLimit};
 pub use live::LivePolicy;
 pub use mistake::{Mistake, Mistakes};
 pub use principal::{PrincipalError, parse_principal, principal_text};
 pub use rule_set::RULES_MAX;
-pub use settings::{CountedBy, Effect, LimitSettings, Period, PolicySettings, RuleSettings};
+pub use settings::{
+    BudgetSettings, CountedBy, Effect, LimitSettings, Period, PolicySettings, RuleSettings,
+};
 
 /// The known name that was probably meant by another one.
 fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use toolbus_tools::Scope;
+use toolbus_tools::budget::RunLimits;
 use toolbus_tools::policy::{Decision, Policy, PolicyRequest};
 
 use crate::book::RuleBook;
@@ -62,5 +64,9 @@ impl LivePolicy {
 impl Policy for LivePolicy {
     fn decide(&self, request: &PolicyRequest<'_>) -> Decision {
         self.book.read().decide(request)
+    }
+
+    fn run_limits(&self, scope: &Scope) -> RunLimits {
+        self.book.read().run_limits(scope)
     }
 }

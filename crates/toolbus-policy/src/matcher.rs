@@ -6,9 +6,8 @@
 
 use std::collections::HashMap;
 
-use toolbus_tools::Door;
 use toolbus_tools::policy::PolicyRequest;
-use toolbus_tools::scope::{Principal, Proof};
+use toolbus_tools::scope::{Door, Principal, Proof, Scope};
 
 use crate::conditions::{Conditions, least_risk};
 use crate::glob::Glob;
@@ -83,6 +82,13 @@ impl Matcher {
         }
 
         rules &= &self.tools.matching(subject.id.as_str());
+        rules &= &self.matching_scope(scope);
+        rules
+    }
+
+    /// The rules whose conditions on it a scope meets.
+    pub(crate) fn matching_scope(&self, scope: &Scope) -> RuleSet {
+        let mut rules = self.doors[scope.door.position()];
         rules &= &self.principals.matching(&scope.principal);
         rules &= &self.agents.matching(scope.agent.as_str());
         rules &= &match &scope.session {

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_config::Mistakes;
+use toolbus_config::{Mistakes, TimeSpan};
 use toolbus_tools::Door;
 use toolbus_tools::tool::Risk;
 
@@ -26,6 +26,9 @@ pub struct PolicySettings {
     /// How many calls there may be. Each limit whose conditions a call meets counts it.
     #[schemars(length(max = 100))]
     pub limits: Vec<LimitSettings>,
+    /// What one run may spend. The first budget whose conditions a run meets is its own.
+    #[schemars(length(max = 100))]
+    pub budgets: Vec<BudgetSettings>,
 }
 
 /// What a rule says of a call.
@@ -131,6 +134,47 @@ pub struct LimitSettings {
     pub idempotent: Option<bool>,
 }
 
+/// What each run may spend that meets all of its conditions; without any, every run. A run is what
+/// comes in by one door at a time, with everything that is called for it: a message on the bus, the
+/// session of an MCP client, a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetSettings {
+    /// What it is called by: letters, digits, `-`, `_` and `.`, at most 64 of them.
+    pub name: String,
+    /// Calls of tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// Turns of an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u64>,
+    /// Tokens of models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// What models may cost, in US dollars, counted in millionths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// How long after its beginning its last call must have begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeSpan>,
+    /// Where the run comes in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub doors: Option<Vec<Door>>,
+    /// Whose it is, as for rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub principals: Option<Vec<String>>,
+    /// The agent that it is for, as for rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub agents: Option<Vec<String>>,
+    /// The session that it belongs to, as for rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub sessions: Option<Vec<String>>,
+}
+
 /// The time of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -184,7 +228,8 @@ impl PolicySettings {
     }
 }
 
-/// The conditions of a rule or a limit, as they are written.
+/// The conditions of a rule, a limit or a budget, as they are written.
+#[derive(Default)]
 pub(crate) struct ConditionSettings<'a> {
     pub(crate) doors: Option<&'a [Door]>,
     pub(crate) principals: Option<&'a [String]>,
@@ -217,3 +262,15 @@ macro_rules! conditions_of {
 
 conditions_of!(RuleSettings);
 conditions_of!(LimitSettings);
+
+impl BudgetSettings {
+    pub(crate) fn conditions(&self) -> ConditionSettings<'_> {
+        ConditionSettings {
+            doors: self.doors.as_deref(),
+            principals: self.principals.as_deref(),
+            agents: self.agents.as_deref(),
+            sessions: self.sessions.as_deref(),
+            ..ConditionSettings::default()
+        }
+    }
+}

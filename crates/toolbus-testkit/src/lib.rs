@@ -28,6 +28,7 @@ pub mod prometheus;
 pub mod rabbit;
 pub mod script_python;
 pub mod spans;
+pub mod state;
 pub mod tools;
 pub mod trace;
 

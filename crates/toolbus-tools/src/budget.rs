@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use toolbus_bus::Deadline;
 use toolbus_wire::ErrorCode;
@@ -23,6 +24,21 @@ pub struct BudgetLimits {
     pub deadline: Option<Deadline>,
 }
 
+/// What each run may spend, from when it begins. `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunLimits {
+    /// Calls of tools.
+    pub calls: Option<u64>,
+    /// Turns of agents.
+    pub turns: Option<u64>,
+    /// Tokens of models.
+    pub tokens: Option<u64>,
+    /// Money, in millionths of a US dollar.
+    pub cost_micro_usd: Option<u64>,
+    /// How long after its beginning its last call must have begun.
+    pub time: Option<Duration>,
+}
+
 /// What was spent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -41,6 +57,20 @@ pub struct TurnUsage {
     pub tokens: u64,
     /// Money, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+}
+
+impl RunLimits {
+    /// A part of a budget with these limits, whose time begins now. Where there are none, it is the
+    /// same budget.
+    #[must_use]
+    pub fn budget_of(self, parent: &Budget) -> Budget {
+        if self == Self::default() {
+            return parent.clone();
+        }
+        let Self { calls, turns, tokens, cost_micro_usd, time } = self;
+        let deadline = time.map(Deadline::after);
+        parent.child(BudgetLimits { calls, turns, tokens, cost_micro_usd, deadline })
+    }
 }
 
 /// An account with limits. Clones are the same account; what a child spends is spent of its parent

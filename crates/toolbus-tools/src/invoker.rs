@@ -29,7 +29,11 @@ use crate::gate::{
     Gate, Passage, Verdict, charge_budget, look_up, read_arguments, resolve_subject,
 };
 use crate::grant::{GrantKey, Permit};
+use crate::observe::ArgumentsDigest;
+use crate::policy::Policy;
 use crate::registry::{Registry, ToolEntry};
+use crate::scope::Scope;
+use crate::subject::Subject;
 use crate::written::Written;
 pub use admit::{Admitted, ReadContext};
 pub use builder::InvokerBuilder;
@@ -51,6 +55,7 @@ pub(crate) struct InvokerInner {
     /// In the order in which a call passes them.
     gates: Vec<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
+    policy: Arc<dyn Policy>,
     recorder: Recorder,
     /// What permits are sealed with, where workers are to check them.
     grant_key: Option<GrantKey>,
@@ -78,6 +83,14 @@ impl Invoker {
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.inner.registry
+    }
+
+    /// The scope of a run that begins now: the same with what the policy lets it spend, beside what
+    /// it may spend already. Every door asks for the scopes that it makes.
+    #[must_use]
+    pub fn begin_run(&self, scope: Scope) -> Scope {
+        let budget = self.inner.policy.run_limits(&scope).budget_of(&scope.budget);
+        scope.with_budget(budget)
     }
 
     /// Runs a call to its one outcome. Dropping the future drops the tool's work, and the call is
@@ -109,20 +122,42 @@ impl Invoker {
         recording: &Recording<'_>,
         held: &mut Vec<Box<dyn Any + Send>>,
     ) -> Outcome {
-        charge_budget(&call)?;
-        let entry = look_up(&call, &self.inner.registry.snapshot())?;
-        recording.record_tool(&entry);
-        let mut arguments = read_arguments(&call, &entry)?;
-        let subject = resolve_subject(&call, &entry, &mut arguments)?;
+        let found = self.find_out(&call, recording).inspect_err(|_| {
+            recording.record_arguments(|| {
+                let asked = call.arguments.clone().object().ok()?;
+                Some(ArgumentsDigest::of(&Value::Object(asked)))
+            });
+        });
+        let (entry, subject, arguments) = found?;
         recording.record_subject(&subject);
 
-        let arguments = Value::Object(arguments);
         let mut passage = Passage::new(call, Some(Arc::clone(&entry)), subject, arguments);
         let passed = self.pass_gates(&mut passage, recording).await;
+        // Only now: whoever approves a call may have changed them.
+        recording.record_arguments(|| Some(ArgumentsDigest::of(&passage.arguments)));
         *held = passage.take_held();
         passed?;
 
         self.run_and_shape(passage, &entry, recording).await
+    }
+
+    /// Finds out what a call is about: its tool, the tool that it is really about, and the
+    /// arguments.
+    fn find_out(
+        &self,
+        call: &Call,
+        recording: &Recording<'_>,
+    ) -> Result<(Arc<ToolEntry>, Subject, Value), CallError> {
+        charge_budget(call).inspect_err(|_| recording.refused_by("budget"))?;
+        let entry = look_up(call, &self.inner.registry.snapshot());
+        let entry = entry.inspect_err(|_| recording.refused_by("look-up"))?;
+        recording.record_tool(&entry);
+
+        let arguments = read_arguments(call, &entry);
+        let mut arguments = arguments.inspect_err(|_| recording.refused_by("arguments"))?;
+        let subject = resolve_subject(call, &entry, &mut arguments);
+        let subject = subject.inspect_err(|_| recording.refused_by("subject"))?;
+        Ok((entry, subject, Value::Object(arguments)))
     }
 
     /// Has the call pass the gates, at most until its caller stops waiting.
@@ -161,6 +196,7 @@ impl Invoker {
                 }
             };
             if let Err(error) = verdict {
+                recording.refused_by(gate.name());
                 tracing::debug!(gate = gate.name(), code = %error.code, "refused a call");
                 return Err(error);
             }

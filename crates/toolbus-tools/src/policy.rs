@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::budget::RunLimits;
 use crate::scope::Scope;
 use crate::subject::Subject;
 
@@ -41,6 +42,11 @@ pub struct ApprovalDemand {
 pub trait Policy: Send + Sync + 'static {
     /// What it says of this call.
     fn decide(&self, request: &PolicyRequest<'_>) -> Decision;
+
+    /// What a run of this scope may spend, when one begins. By default there is no limit.
+    fn run_limits(&self, _scope: &Scope) -> RunLimits {
+        RunLimits::default()
+    }
 }
 
 /// Allows every call. It is what holds where the operator has set nothing.

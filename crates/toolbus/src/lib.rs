@@ -123,7 +123,9 @@ pub use toolbus_tools::gate::{Gate, Passage, Verdict};
 pub use toolbus_tools::grant::GrantPolicy;
 pub use toolbus_tools::id::SessionId;
 pub use toolbus_tools::invoker::Shape;
-pub use toolbus_tools::observe::{CallEvent, CallEventKind, CallRecord, Observe};
+pub use toolbus_tools::observe::{
+    ArgumentsDigest, CallEvent, CallEventKind, CallRecord, CallStatus, Observe,
+};
 pub use toolbus_tools::policy::{ApprovalDemand, Decision, Policy, PolicyRequest};
 pub use toolbus_tools::registry::Offer;
 pub use toolbus_tools::tool::Risk;

@@ -133,15 +133,16 @@ impl Toolbus {
         self.inner.calls.invoke(self.invoker(), call).await
     }
 
-    /// A scope of calls that this program makes for somebody, without limits; see the `with_`
-    /// functions of [`Scope`] for session, budget and view.
+    /// A scope of calls that this program makes for somebody, in a run that begins now with what the
+    /// policy lets it spend; see the `with_` functions of [`Scope`] for session, budget and view.
     #[must_use]
     pub fn scope(&self, principal: Principal) -> Scope {
-        Scope::new(Door::Embedded, principal, self.name().clone())
+        let scope = Scope::new(Door::Embedded, principal, self.name().clone());
+        self.invoker().begin_run(scope)
     }
 
-    /// A scope of calls that this program makes for itself, without limits. Calls of one scope
-    /// belong to one run.
+    /// A scope of calls that this program makes for itself, as [`scope`](Toolbus::scope) makes it.
+    /// Calls of one scope belong to one run.
     #[must_use]
     pub fn local_scope(&self) -> Arc<Scope> {
         Arc::new(self.scope(Principal::local()))

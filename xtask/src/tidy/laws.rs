@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     // tools
     &["toolbus-tools"],
     // state
-    &["toolbus-policy", "toolbus-store", "toolbus-approvals", "toolbus-vault"],
+    &["toolbus-policy", "toolbus-store", "toolbus-approvals", "toolbus-audit", "toolbus-vault"],
     // providers
     &["toolbus-mcp-agent", "toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
     // doors

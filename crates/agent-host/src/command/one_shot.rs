@@ -13,8 +13,8 @@ use toolbus_approvals::ApprovalStore;
 use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
-use toolbus_tools::Scope;
 use toolbus_tools::call::CallError;
+use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::ErrorCode;
 
 use super::LEAVE_TIMEOUT;
@@ -91,7 +91,9 @@ impl OneShot {
 
     /// The scope of calls that a person makes by the command line.
     pub(super) fn scope(&self) -> Arc<Scope> {
-        Scope::local(self.toolbus().name().clone())
+        let scope =
+            Scope::new(Door::CommandLine, Principal::local(), self.toolbus().name().clone());
+        Arc::new(self.toolbus().invoker().begin_run(scope))
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.

@@ -85,11 +85,12 @@ fn show_matrix(
 
 fn check(book: &RuleBook, settings: &Settings, subjects: &[Subject]) -> String {
     let mut text = format!(
-        "policy {}, default: {}, rules: {}, limits: {}\n",
+        "policy {}, default: {}, rules: {}, limits: {}, budgets: {}\n",
         book.revision(),
         settings.policy.default.as_str(),
         book.rule_count(),
         book.limit_names().count(),
+        book.budget_count(),
     );
     for unmatched in matrix::unmatched_globs(book, subjects) {
         let line = format!(
@@ -156,6 +157,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
             "by": explanation.by.to_string(),
             "reason": reason,
             "limits": limits,
+            "budget": book.budget_of(&scope),
             "revision": book.revision().as_str(),
         });
         return (format!("{answer:#}\n"), exit);
@@ -170,7 +172,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
     text.push_str(&format!(
         "\n  tool       {id}{}\n  risk       {}, read-only: {}, idempotent: {}\n  \
          door       {}\n  principal  {}\n  agent      {}\n  session    {session}\n  \
-         limits     {}\n",
+         limits     {}\n  budget     {}\n",
         if *is_known { "" } else { " (not known here: taken at its worst)" },
         risk.as_str(),
         has(annotations.read_only),
@@ -179,6 +181,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
         principal_text(&scope.principal),
         scope.agent,
         if limits.is_empty() { "none".to_owned() } else { limits.join(", ") },
+        book.budget_of(&scope).unwrap_or("none"),
     ));
     (text, exit)
 }

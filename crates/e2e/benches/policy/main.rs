@@ -1,8 +1,12 @@
-//! The rule book: how long a decision takes with as many rules as there may be, and how long such a
-//! book takes to be read and checked.
+//! What stands before a call: how long a decision takes with as many rules as there may be, how
+//! long such a book takes to be read and checked, what a call costs with policy, budget and audit
+//! log, and how long an approval takes to be answered among a million that wait.
 //!
 //! `cargo bench -p e2e --bench policy`. Prints a table, writes it as `target/bench/policy.md` and
 //! `policy.json`, and exits 1 when a goal is missed.
+
+mod approvals;
+mod calls;
 
 use std::hint::black_box;
 use std::path::Path;
@@ -44,6 +48,8 @@ fn main() -> anyhow::Result<ExitCode> {
     });
     measure_decisions(&mut report, "1,000 rules, a prefix and a principal each", &both);
     measure_reading(&mut report);
+    calls::measure(&mut report)?;
+    approvals::measure(&mut report)?;
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)

@@ -138,6 +138,7 @@ impl ToolService {
 
         let principal = Principal::claimed(context.source());
         let scope = Scope::new(Door::Bus, principal, self.agent.clone()).with_session(session);
+        let scope = self.invoker.begin_run(scope);
         let arguments = Arguments::Text(request.arguments);
         let call = Call::new(&Arc::new(scope), id, tool, arguments).with_context(context.call);
         Ok(call.with_slot(context.slot))

@@ -15,6 +15,7 @@ use super::{Invoker, Recording, cancel_with};
 use crate::call::{Call, CallError};
 use crate::gate::{Passage, charge_budget};
 use crate::grant::Permit;
+use crate::observe::CallStatus;
 use crate::scope::Scope;
 use crate::subject::Subject;
 use crate::tool::TIMEOUT_DEFAULT;
@@ -87,8 +88,9 @@ impl Invoker {
         let mut held = Vec::new();
 
         let passing = async {
-            charge_budget(&call)?;
+            charge_budget(&call).inspect_err(|_| recording.refused_by("budget"))?;
             if !is_seen {
+                recording.refused_by("look-up");
                 return Err(CallError::not_registered(subject.id.as_str()));
             }
             let mut passage = Passage::new(call, None, subject, Value::Null);
@@ -144,7 +146,7 @@ impl Admitted<'_> {
             }
         };
 
-        recording.end_with(ended.as_ref().map(|_| ()));
+        recording.end_with(ended.as_ref().map(|_| CallStatus::Ok));
         ended
     }
 }

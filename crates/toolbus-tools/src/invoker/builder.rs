@@ -97,13 +97,14 @@ impl InvokerBuilder {
 
     /// The invoker with other gates.
     pub(super) fn build_with(self, gates: Vec<Box<dyn Gate>>) -> Invoker {
-        let Self { registry, observers, mut shapes, meter, grant_key, .. } = self;
+        let Self { registry, policy, observers, mut shapes, meter, grant_key, .. } = self;
         let meter = meter.unwrap_or_else(|| opentelemetry::global::meter(crate::metrics::METER));
         // Whatever the others make of an output, it leaves bounded.
         shapes.push(Arc::new(TruncateOutput));
 
         let recorder = Recorder::new(&meter, observers);
-        Invoker::of(Arc::new(InvokerInner { registry, gates, shapes, recorder, grant_key }))
+        let inner = InvokerInner { registry, gates, shapes, policy, recorder, grant_key };
+        Invoker::of(Arc::new(inner))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Recording: one span, one metric point and one line of events for every call, whatever its
 //! outcome.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,10 +16,11 @@ use toolbus_wire::{ErrorCode, Execution};
 use tracing::Span;
 
 use crate::call::{Call, CallError, Outcome};
-use crate::id::{CallId, RunId};
+use crate::id::{CallId, ToolName};
 use crate::metrics::{DURATION, INVOCATIONS, STATUS, SUBJECT, TOOL};
-use crate::observe::{CallEvent, CallEventKind, CallRecord, Observe};
+use crate::observe::{ArgumentsDigest, CallEvent, CallEventKind, CallRecord, CallStatus, Observe};
 use crate::registry::ToolEntry;
+use crate::scope::Scope;
 use crate::subject::Subject;
 
 /// Most tools that are told apart. Those of MCP servers may be any number.
@@ -47,6 +49,8 @@ pub(super) struct Recording<'a> {
     begun_at: Instant,
     /// The gate that the call is in.
     gate: Mutex<Option<&'static str>>,
+    /// The gate that refused it.
+    refused_by: OnceLock<&'static str>,
     is_started: AtomicBool,
     has_ended: bool,
 }
@@ -55,21 +59,27 @@ pub(super) struct Recording<'a> {
 struct Events {
     observers: Observers,
     call: CallId,
-    parent: Option<CallId>,
-    run: RunId,
+    tool: ToolName,
+    scope: Arc<Scope>,
     sequence: AtomicU64,
+    arguments: OnceLock<ArgumentsDigest>,
 }
 
 impl Events {
     fn send(&self, kind: CallEventKind<'_>) {
         let event = CallEvent {
             call: &self.call,
-            parent: self.parent.as_ref(),
-            run: &self.run,
+            tool: &self.tool,
+            scope: &self.scope,
             sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
             kind,
         };
-        self.observers.iter().for_each(|observer| observer.on_event(&event));
+        for observer in &*self.observers {
+            let heard = catch_unwind(AssertUnwindSafe(|| observer.on_event(&event)));
+            if heard.is_err() {
+                tracing::error!(call_id = self.call.as_str(), "an observer of calls panicked");
+            }
+        }
     }
 }
 
@@ -106,9 +116,10 @@ impl Recorder {
             Arc::new(Events {
                 observers: Arc::clone(&self.observers),
                 call: call.id.clone(),
-                parent: call.scope.parent.clone(),
-                run: call.scope.run.clone(),
+                tool: call.tool.clone(),
+                scope: Arc::clone(&call.scope),
                 sequence: AtomicU64::new(0),
+                arguments: OnceLock::new(),
             })
         });
         if let Some(events) = &events {
@@ -124,6 +135,7 @@ impl Recorder {
             span: call_span(call),
             begun_at: Instant::now(),
             gate: Mutex::new(None),
+            refused_by: OnceLock::new(),
             is_started: AtomicBool::new(false),
             has_ended: false,
         }
@@ -166,6 +178,16 @@ impl Recording<'_> {
         let _ = self.subject.set(subject.clone());
     }
 
+    /// Records what the call's arguments are, as far as is known by now. The first counts.
+    pub(super) fn record_arguments(&self, arguments: impl FnOnce() -> Option<ArgumentsDigest>) {
+        if let Some(events) = &self.events
+            && events.arguments.get().is_none()
+            && let Some(digest) = arguments()
+        {
+            let _ = events.arguments.set(digest);
+        }
+    }
+
     /// The call comes to this gate, or has passed them all.
     pub(super) fn enter(&self, gate: Option<&'static str>) {
         *self.gate.lock() = gate;
@@ -174,6 +196,11 @@ impl Recording<'_> {
     /// The gate that the call is in.
     pub(super) fn gate(&self) -> Option<&'static str> {
         *self.gate.lock()
+    }
+
+    /// Records that this gate refused the call.
+    pub(super) fn refused_by(&self, gate: &'static str) {
+        let _ = self.refused_by.set(gate);
     }
 
     /// Reports that a gate keeps the call waiting.
@@ -186,6 +213,9 @@ impl Recording<'_> {
     /// Records that the tool is about to be started.
     pub(super) fn started(&self) {
         self.is_started.store(true, Ordering::Release);
+        if let Some(events) = &self.events {
+            events.send(CallEventKind::Started);
+        }
     }
 
     /// The same progress, which observers hear too.
@@ -221,19 +251,24 @@ impl Recording<'_> {
 
     /// The call has ended with this.
     pub(super) fn end(self, outcome: &Outcome) {
-        self.end_with(outcome.as_ref().map(|_| ()));
+        let status = match outcome {
+            Ok(output) if output.is_error => CallStatus::Error,
+            _ => CallStatus::Ok,
+        };
+        self.end_with(outcome.as_ref().map(|_| status));
     }
 
     /// The call has ended so.
-    pub(super) fn end_with(mut self, ended: Result<(), &CallError>) {
-        let execution = match ended {
-            Ok(()) => Execution::Started,
-            Err(error) => error.execution,
-        };
-        self.write(ended.err().map(|error| &error.code), execution);
+    pub(super) fn end_with(mut self, ended: Result<CallStatus, &CallError>) {
+        match ended {
+            Ok(status) => self.write(status, None, Execution::Started),
+            Err(error) => {
+                self.write(CallStatus::of_error(&error.code), Some(&error.code), error.execution);
+            }
+        }
     }
 
-    fn write(&mut self, error: Option<&ErrorCode>, execution: Execution) {
+    fn write(&mut self, status: CallStatus, error: Option<&ErrorCode>, execution: Execution) {
         self.has_ended = true;
         let took = self.begun_at.elapsed();
 
@@ -245,8 +280,15 @@ impl Recording<'_> {
         self.recorder.count(self.tool(), error, took);
 
         if let Some(events) = &self.events {
-            let subject = self.subject.get().map(|subject| subject.id.clone());
-            let record = CallRecord { subject, error: error.cloned(), execution, took };
+            let record = CallRecord {
+                subject: self.subject.get().map(|subject| subject.id.clone()),
+                arguments: events.arguments.get().copied(),
+                status,
+                error: error.cloned(),
+                refused_by: self.refused_by.get().copied(),
+                execution,
+                took,
+            };
             events.send(CallEventKind::Ended(&record));
         }
     }
@@ -257,7 +299,7 @@ impl Drop for Recording<'_> {
         if !self.has_ended {
             let is_started = self.is_started.load(Ordering::Acquire);
             let execution = if is_started { Execution::Unknown } else { Execution::NotStarted };
-            self.write(Some(&ErrorCode::Cancelled), execution);
+            self.write(CallStatus::Error, Some(&ErrorCode::Cancelled), execution);
         }
     }
 }

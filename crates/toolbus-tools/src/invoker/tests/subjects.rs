@@ -183,9 +183,11 @@ async fn an_inner_call_passes_the_same_gates_within_the_same_budget() {
         *events.lock(),
         [
             "0 began chain",
+            "1 Started",
             "0 began work",
-            r#"1 ended Some(ToolId("test/work"))"#,
-            r#"1 ended Some(ToolId("test/chain"))"#
+            "1 Started",
+            r#"2 ended Some(ToolId("test/work"))"#,
+            r#"2 ended Some(ToolId("test/chain"))"#
         ]
     );
     assert_eq!(budget.usage().calls, 2);
@@ -208,7 +210,7 @@ async fn observers_hear_progress_in_order_and_the_caller_does_too() {
         count.fetch_add(1, Ordering::Relaxed);
     });
     assert!(invoker.invoke(call(json!({})).with_progress(progress)).await.is_ok());
-    assert_eq!(*numbers.lock(), [0, 1, 2, 3, 4]);
+    assert_eq!(*numbers.lock(), [0, 1, 2, 3, 4, 5]);
     assert_eq!(heard.load(Ordering::Relaxed), 3);
 }
 

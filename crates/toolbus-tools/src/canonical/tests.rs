@@ -1,8 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::canonical_text;
-use crate::binding::sha256_hex;
+use super::{canonical_text, sha256_hex};
 
 fn check(json: &str, expected: &str) {
     let value: Value = serde_json::from_str(json).unwrap();

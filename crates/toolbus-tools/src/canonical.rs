@@ -9,6 +9,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value};
+use sha2::{Digest as _, Sha256};
 
 /// From here on ECMAScript writes numbers with an exponent.
 const EXPONENT_MIN: f64 = 1e21;
@@ -19,6 +20,12 @@ pub fn canonical_text(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value);
     text
+}
+
+/// The SHA-256 of a text, in hexadecimal digits.
+#[must_use]
+pub fn sha256_hex(text: &str) -> String {
+    format!("{:x}", Sha256::digest(text))
 }
 
 fn write_value(text: &mut String, value: &Value) {

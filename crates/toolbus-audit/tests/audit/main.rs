@@ -1,0 +1,5 @@
+//! The audit log on both databases.
+
+mod outages;
+mod rows;
+mod support;
