@@ -87,6 +87,7 @@ impl Writer {
                 return true;
             }
         }
+
         if rows.len() < GROUP_MAX && !stop.is_cancelled() {
             // A moment in which more may come; the end of the log is not waited for.
             let _ = timeout(COLLECT_INTERVAL, stop.cancelled()).await;

@@ -397,6 +397,7 @@ fn tell_covered(what: &str, conditions: &[&Conditions], names: &[&str]) -> Vec<M
             _ => ("rules", "decide"),
         };
         let whom = if what == "budget" { "every run" } else { "every call" };
+
         let text = format!(
             "{what} '{name}' is never reached: {noun} {} before it {verb} {whom} that meets its \
              conditions",

@@ -15,7 +15,7 @@ use crate::settings::BudgetSettings;
 pub const BUDGETS_MAX: usize = 100;
 
 /// Longest time that a run may be given.
-const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+const RUN_TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// Most money that a run may be given, in US dollars.
 const COST_MAX_USD: f64 = 1e9;
 
@@ -47,7 +47,7 @@ pub(crate) fn read_budgets(all: &[BudgetSettings], found: &mut Vec<Mistake>) -> 
 fn read_limits(settings: &BudgetSettings, reporter: &mut Reporter<'_>) -> RunLimits {
     let BudgetSettings { calls, turns, tokens, cost_usd, time, .. } = settings;
     let time = time.map(TimeSpan::duration);
-    if time.is_some_and(|time| time.is_zero() || time > TIME_MAX) {
+    if time.is_some_and(|time| time.is_zero() || time > RUN_TIMEOUT_MAX) {
         reporter.add("time", "a run has some time, and at most 366 days");
     }
     let cost_micro_usd = cost_usd.and_then(|dollars| {

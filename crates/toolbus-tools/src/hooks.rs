@@ -226,6 +226,7 @@ impl Observe for CallHooks {
                     let details = json!({"tool_name": tool_name, "gate": gate, "code": code});
                     self.queue(event, HookEventKind::GuardrailTrip, details);
                 }
+
                 if self.hooks.has_hooks(HookEventKind::ToolEnd) {
                     let duration_ms = u64::try_from(record.took.as_millis()).unwrap_or(u64::MAX);
                     let status = record.status.as_str();

@@ -133,8 +133,9 @@ impl Toolbus {
         self.inner.calls.invoke(self.invoker(), call).await
     }
 
-    /// A scope of calls that this program makes for somebody, in a run that begins now with what the
-    /// policy lets it spend; see the `with_` functions of [`Scope`] for session, budget and view.
+    /// A scope of calls that this program makes for somebody, in a run that begins now with what
+    /// the policy lets it spend; see the `with_` functions of [`Scope`] for session, budget and
+    /// view.
     #[must_use]
     pub fn scope(&self, principal: Principal) -> Scope {
         let scope = Scope::new(Door::Embedded, principal, self.name().clone());

@@ -1,6 +1,6 @@
 //! Approvals that are answered at the command line, in another process than the one that waits.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -13,6 +13,8 @@ use toolbus_tools::call::{Call, Invocation, Outcome as CallOutcome, Output};
 use toolbus_tools::{Door, Principal};
 use toolbus_wire::name::AgentName;
 
+use crate::asks::on_a_terminal;
+use crate::face::{ERAS, Host};
 use crate::support::*;
 
 /// A process whose calls of `pay` have to be approved by somebody else.
@@ -157,4 +159,77 @@ async fn a_store_that_is_none_is_a_mistake_in_the_settings() {
     assert_eq!(run.status.code(), Some(2), "{run:?}");
     let told = "expected sqlite:PATH or postgres://USER@HOST/DATABASE";
     assert!(run.stderr.contains(told) && !run.stderr.contains("hunter2"), "{run:?}");
+}
+
+/// Settings by which every call of a tool of a server needs an approval.
+fn asking_settings(folder: &Path, more: &str) -> PathBuf {
+    let file = folder.join("toolbus.toml");
+    let store = folder.join("state.db");
+    let text = format!(
+        r#"
+        store = "sqlite:{}"
+        [[policy.rules]]
+        name = "careful"
+        effect = "ask"
+        reason = "it marks"
+        tools = ["mcp:*"]
+        {more}
+        "#,
+        store.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_person_at_a_terminal_answers_for_their_own_calls() {
+    let (servers, folder) = (Servers::with(&[]), tempfile::tempdir().unwrap());
+    let settings = asking_settings(folder.path(), "").display().to_string();
+    let list = servers.file().display().to_string();
+    let call = json!({"server_name": "marks", "tool_name": "mark", "arguments": {}}).to_string();
+    let arguments =
+        ["--config", &settings, "--mcp-config", &list, "invoke", "mcp_invoke_tool", &call];
+
+    let (exit, shown) = on_a_terminal(&arguments, ("[N]o: ", "y\n")).await;
+    assert!(exit == 0 && shown.contains("mark: done"), "{shown}");
+    for part in ["'mcp:marks/mark' wants to run", "it marks", "rule 'careful'"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // Nothing is a no, and so is every other key.
+    for keys in ["\n", "x\n"] {
+        let (exit, shown) = on_a_terminal(&arguments, ("[N]o: ", keys)).await;
+        assert!(exit == 1 && shown.contains("denied"), "{shown}");
+    }
+    assert_eq!(servers.marks(), ["mark"]);
+}
+
+#[tokio::test]
+async fn mcp_clients_answer_for_their_own_calls_only_where_they_may() {
+    for may in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let more = format!("[approvals]\nallow_self_approval = {may}");
+        let settings = asking_settings(folder.path(), &more);
+        let launch = Launch::new("agent-host").arg("--config").arg(settings);
+        let Some((host, servers)) = Host::with_marks(launch).await else { return };
+
+        for (era, _) in ERAS {
+            let call = |decision: &str| {
+                let mut step = host.call("/marks", "mark", json!({}));
+                step["answers"] = json!({"form": {"decision": decision}});
+                step
+            };
+            let [yes, no] = host.does(era, [call("approve"), call("deny")]).await;
+            let text = no["content"][0]["text"].as_str().unwrap();
+            assert!(text.starts_with("denied: "), "{no}");
+            if may {
+                assert_eq!(yes["content"][0]["text"], "mark: done", "{yes}");
+                let asked = yes["asked"][0].as_str().unwrap();
+                assert!(asked.starts_with("May 'mcp:marks/mark' run?"), "{asked}");
+            } else {
+                assert_eq!((&yes["isError"], &yes["asked"]), (&json!(true), &json!([])), "{yes}");
+            }
+        }
+        let expected: &[&str] = if may { &["mark", "mark"] } else { &[] };
+        assert_eq!(servers.marks(), expected);
+    }
 }

@@ -37,14 +37,22 @@ sys.exit(code if code >= 0 else 128 - code)
 async fn at_a_terminal(
     options: &[&str],
     (tool, arguments): (&str, Value),
+    typed: (&str, &str),
+) -> (i32, String) {
+    let call = json!({"server_name": "e", "tool_name": tool, "arguments": arguments}).to_string();
+    on_a_terminal(&[options, &["invoke", "mcp_invoke_tool", &call]].concat(), typed).await
+}
+
+/// Runs `agent-host` on a terminal of its own, with these keys typed at the first such prompt, and
+/// gives its exit code and what was to be seen.
+pub(crate) async fn on_a_terminal(
+    arguments: &[&str],
     (prompt, keys): (&str, &str),
 ) -> (i32, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new("python3");
     command.args(["-c", TYPIST, prompt, keys]);
-    command.arg(binary("agent-host").unwrap()).args(options);
-    command.args(["invoke", "mcp_invoke_tool"]);
-    command.arg(json!({"server_name": "e", "tool_name": tool, "arguments": arguments}).to_string());
+    command.arg(binary("agent-host").unwrap()).args(arguments);
     command.stdin(std::process::Stdio::null());
     let mut process = Process::spawn("terminal", &mut command, folder.path()).unwrap();
     let status = process.wait(LIMIT).await.unwrap();

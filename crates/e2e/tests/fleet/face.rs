@@ -22,10 +22,10 @@ mod grants;
 mod hop;
 mod recorded;
 
-const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
+pub(crate) const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
 
 /// `agent-host serve` with its MCP face.
-struct Host {
+pub(crate) struct Host {
     service: Service,
     /// The bridge and the broker, where it is not all in one process.
     fleet: Option<(Service, Vhost)>,
@@ -42,6 +42,15 @@ impl Host {
         let launch = Launch::new("agent-host").arg("--mcp-config").arg(servers.file());
         let host = Self::serve(launch, kit.command, None).await;
         host.wait_for(&["everything", "marks"]).await;
+        Some((host, servers))
+    }
+
+    /// One process, launched so, that has the marking server.
+    pub(crate) async fn with_marks(launch: Launch) -> Option<(Self, Servers)> {
+        let (kit, servers) = (servers::time()?, Servers::with(&[]));
+        let host = Self::serve(launch.arg("--mcp-config").arg(servers.file()), kit.command, None);
+        let host = host.await;
+        host.wait_for(&["marks"]).await;
         Some((host, servers))
     }
 
@@ -95,12 +104,12 @@ impl Host {
         step
     }
 
-    fn call(&self, path: &str, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&self, path: &str, tool: &str, arguments: Value) -> Value {
         self.step(path, json!({"do": "call", "tool": tool, "arguments": arguments}))
     }
 
     /// What came of each step.
-    async fn does<const N: usize>(&self, era: &str, steps: [Value; N]) -> [Value; N] {
+    pub(crate) async fn does<const N: usize>(&self, era: &str, steps: [Value; N]) -> [Value; N] {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/client.py");
         let mut command = Command::new(&self.python);
         command.arg(script).arg(era).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -53,7 +53,7 @@ async fn the_commands_say_what_is_decided() {
     assert_eq!((run.status.code(), &*run.stdout), (Some(2), ""));
 
     let run = policy(&file, &["check"]).await;
-    assert!(run.stdout.contains("default: ask, rules: 2, limits: 0\n"), "{run:?}");
+    assert!(run.stdout.contains("default: ask, rules: 2, limits: 0, budgets: 0\n"), "{run:?}");
     assert!(run.stdout.contains("the glob 'mcp:gone/*' matches no tool"), "{run:?}");
     assert!(run.status.success() && !run.stdout.contains("'script/*'"), "{run:?}");
 

@@ -53,7 +53,7 @@ impl Gate for HoldUp {
     }
 }
 
-async fn connect(url: &str) -> Arc<dyn Bus> {
+pub(crate) async fn connect(url: &str) -> Arc<dyn Bus> {
     RabbitBus::connect(Config::new(url).expect("a URL")).await.expect("a broker")
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod answers;
+mod asked;
 mod bus;
 mod gate;
 mod kill;

@@ -89,6 +89,18 @@ fn without_settings_every_call_is_allowed() {
     assert_eq!(explained, ("allow".to_owned(), "default".to_owned()));
 }
 
+/// By their names `critical` would come before `high`, and `high` before `low`.
+#[test]
+fn rv_i6_risks_are_compared_by_rank_and_not_by_name() {
+    let book = book("approval_required_risk = 'high'");
+    let scope = scope(Door::Turn, "local:local");
+    let asked = Risk::ALL.map(|risk| {
+        let subject = Subject { risk, ..subject("a/b") };
+        matches!(book.decide(&PolicyRequest { scope: &scope, subject: &subject }), Decision::Ask(_))
+    });
+    assert_eq!(asked, [false, false, true, true], "{:?}", Risk::ALL);
+}
+
 /// The threshold that an agent names is the least risk that needs an approval, and the least of all
 /// asks for everything.
 #[test]
