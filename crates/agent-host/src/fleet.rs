@@ -82,8 +82,10 @@ impl Fleet {
             builder = builder.grants(key);
         }
         // A name that is none ends the start below.
-        let agent = AgentName::parse(&settings.name).ok();
-        let state = agent.and_then(|agent| KeptState::of(settings, &agent));
+        let state = match AgentName::parse(&settings.name) {
+            Ok(agent) => KeptState::of(settings, &agent, &policy).await,
+            Err(_) => None,
+        };
         if let Some(state) = &state {
             builder = builder.gate(state.approvals.gate());
             if let Some(audit) = &state.audit {

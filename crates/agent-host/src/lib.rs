@@ -11,6 +11,7 @@ pub mod face;
 pub mod face_settings;
 pub mod fleet;
 mod folder_trust;
+mod month_counts;
 mod person;
 mod policy_reload;
 pub mod settings;

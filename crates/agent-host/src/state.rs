@@ -7,14 +7,20 @@ use toolbus_approvals::Approvals;
 use toolbus_audit::Audit;
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
-use toolbus_store::{LazyStore, Location, LocationError};
+use toolbus_policy::LivePolicy;
+use toolbus_store::{LazyStore, Location, LocationError, Migrations};
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::name::AgentName;
 
+use crate::month_counts::{self, MonthCounts};
 use crate::settings::Settings;
 
 /// The file that state is kept in where nothing else is set, in the folder of this program.
 const DEFAULT_FILE: &str = "state.db";
+
+/// The tables of all that is kept there.
+const MIGRATIONS: [Migrations; 3] =
+    [toolbus_approvals::MIGRATIONS, toolbus_audit::MIGRATIONS, month_counts::MIGRATIONS];
 
 /// State that outlives the process. Nothing is opened before something needs it.
 pub(crate) struct KeptState {
@@ -22,6 +28,7 @@ pub(crate) struct KeptState {
     pub(crate) approvals: Approvals,
     /// Where one is wanted.
     pub(crate) audit: Option<Audit>,
+    months: MonthCounts,
 }
 
 /// The folder of this user's state; `None` where there is no place for it.
@@ -45,13 +52,17 @@ pub(crate) fn location(set: Option<&Secret>) -> Result<Option<Location>, Locatio
 pub(crate) fn store(settings: &Settings) -> Option<LazyStore> {
     // Checked when the settings were read.
     let location = location(settings.store.as_ref()).ok().flatten()?;
-    Some(LazyStore::new(location, &[toolbus_approvals::MIGRATIONS, toolbus_audit::MIGRATIONS]))
+    Some(LazyStore::new(location, &MIGRATIONS))
 }
 
 impl KeptState {
     /// The state of one process of this agent. `None` where there is no place for it: then no call
     /// can be approved.
-    pub(crate) fn of(settings: &Settings, agent: &AgentName) -> Option<Self> {
+    pub(crate) async fn of(
+        settings: &Settings,
+        agent: &AgentName,
+        policy: &LivePolicy,
+    ) -> Option<Self> {
         let store = store(settings)?;
         // Each process is a host of its own: one that takes over from a dead one of its name must
         // not be taken for that.
@@ -59,7 +70,8 @@ impl KeptState {
             Approvals::new(store.clone(), settings.approvals.config(), agent, &new_id());
         let audit = &settings.audit;
         let audit = audit.enabled.then(|| Audit::start(store.clone(), audit.config()));
-        Some(Self { store, approvals, audit })
+        let months = MonthCounts::start(policy.clone(), store.clone()).await;
+        Some(Self { store, approvals, audit, months })
     }
 
     /// The calls that an earlier process has left, for an agent that is about to answer. Where the
@@ -100,6 +112,7 @@ impl KeptState {
     /// Ends what works with it, and closes it.
     pub(crate) async fn close(&self) {
         self.approvals.close().await;
+        self.months.close().await;
         if let Some(audit) = &self.audit {
             audit.close().await;
         }

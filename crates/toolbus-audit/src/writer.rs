@@ -14,10 +14,11 @@ use toolbus_wire::clock::unix_now;
 use crate::audit::AuditConfig;
 use crate::row::{AuditRow, COLUMNS};
 
-/// Rows of one statement, which SQLite lets have 32,766 values.
-const STATEMENT_ROWS_MAX: usize = 500;
+/// Rows of one statement; what is left over is written row by row. SQLite looks a parameter up among
+/// all others of its statement, so much larger ones are slower, and each size is prepared by itself.
+const STATEMENT_ROWS: usize = 32;
 /// Rows that are written together.
-const GROUP_MAX: usize = 4 * STATEMENT_ROWS_MAX;
+const GROUP_MAX: usize = 2_048;
 /// How long rows are collected, so that a busy process does not write each by itself.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(50);
 /// How long to wait before a store is tried again that has failed.
@@ -171,13 +172,15 @@ impl Writer {
 }
 
 async fn insert_rows(transaction: &mut Transaction, rows: Vec<AuditRow>) -> Result<(), Error> {
-    let mut rows = rows.into_iter().peekable();
-    while rows.peek().is_some() {
-        let part: Vec<_> = rows.by_ref().take(STATEMENT_ROWS_MAX).collect();
-        let mut query = sqlx::query(AssertSqlSafe(insert_text(part.len())));
-        for row in part {
-            query = row.bind(query);
-        }
+    let (of_many, of_one) = (insert_text(STATEMENT_ROWS), insert_text(1));
+    let mut rows = rows.into_iter();
+    while rows.len() > 0 {
+        let (text, count) = match rows.len() {
+            ..STATEMENT_ROWS => (&of_one, 1),
+            _ => (&of_many, STATEMENT_ROWS),
+        };
+        let query = sqlx::query(AssertSqlSafe(text.clone()));
+        let query = rows.by_ref().take(count).fold(query, |query, row| row.bind(query));
         query.execute(transaction.connection()).await?;
     }
     Ok(())

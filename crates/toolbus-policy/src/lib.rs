@@ -20,6 +20,7 @@ mod live;
 mod matcher;
 pub mod matrix;
 mod mistake;
+pub mod months;
 pub mod presets;
 mod principal;
 pub mod retry;

@@ -6,7 +6,7 @@
 //! flood of names takes the room of newcomers, and frees nobody who is counted.
 
 mod buckets;
-mod month;
+pub(crate) mod month;
 
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
@@ -90,6 +90,14 @@ impl Limit {
 
     pub(crate) fn name(&self) -> &str {
         &self.settings.name
+    }
+
+    /// Its counts, where it is one by the month.
+    pub(crate) fn month_counts(&self) -> Option<&MonthCounts> {
+        match &self.counter {
+            Counter::Rate(_) => None,
+            Counter::Month(counts) => Some(counts),
+        }
     }
 
     /// Whether another one counts the same calls in the same way.

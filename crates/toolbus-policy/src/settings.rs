@@ -97,7 +97,7 @@ pub struct LimitSettings {
     #[schemars(range(min = 1, max = 1_000_000))]
     pub calls: NonZeroU32,
     /// In which time they come back, evenly: 60 a minute are one a second. A month is one of the
-    /// calendar, in UTC, and its calls come back at its end; they are counted in memory.
+    /// calendar, in UTC, and its calls come back at its end; they are kept in the store.
     pub per: Period,
     /// What has a count of its own each. One count for all when not set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

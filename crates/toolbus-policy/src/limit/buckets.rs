@@ -17,6 +17,7 @@ use toolbus_tools::policy::PolicyRequest;
 use toolbus_tools::scope::Proof;
 use toolbus_wire::name::AgentName;
 
+use crate::principal::principal_text;
 use crate::settings::CountedBy;
 
 /// How many counts a limit has; all further values of what it counts by share one.
@@ -26,7 +27,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a count is of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct BucketKey {
+pub(crate) struct BucketKey {
     tool: Option<ToolId>,
     principal: Option<Principal>,
     agent: Option<AgentName>,
@@ -46,6 +47,19 @@ impl BucketKey {
             }
         }
         key
+    }
+
+    /// A text that no other key has.
+    pub(crate) fn text(&self) -> String {
+        let parts = [
+            ("tool", self.tool.as_ref().map(|tool| tool.as_str().to_owned())),
+            ("principal", self.principal.as_ref().map(principal_text)),
+            ("agent", self.agent.as_ref().map(ToString::to_string)),
+            ("session", self.session.as_ref().map(|session| session.as_str().to_owned())),
+        ];
+        // None of them has a control character.
+        let parts = parts.into_iter().filter_map(|(name, part)| Some(format!("{name} {}", part?)));
+        parts.collect::<Vec<_>>().join("\n")
     }
 }
 
