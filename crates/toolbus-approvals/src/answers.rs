@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolbus_store::sqlx::{self, AssertSqlSafe};
-use toolbus_store::{LazyStore, Location, Store, Transaction};
+use toolbus_store::{LazyStore, Store, Transaction};
 use toolbus_tools::scope::Principal;
 use toolbus_wire::envelope::new_id;
 
@@ -183,7 +183,7 @@ impl ApprovalStore {
     /// When the store cannot be read.
     pub async fn remembered(&self) -> Result<Vec<Remembered>, Error> {
         let store = self.open().await?;
-        let now = now_sql(store);
+        let now = store.location().now_ms_sql();
         let text = format!(
             "SELECT id, remember, approval, binding, made_by, made_ms, expires_ms
              FROM approvals_remembered WHERE expires_ms > {now} ORDER BY made_ms, id LIMIT $1"
@@ -213,15 +213,6 @@ impl ApprovalStore {
             })
         });
         Ok(revoked.await?)
-    }
-}
-
-/// The time of the store in statements that read, as [`Transaction::now_ms`] has it in those that
-/// write.
-pub(crate) fn now_sql(store: &Store) -> &'static str {
-    match store.location() {
-        Location::Sqlite(_) => "CAST(unixepoch('subsec') * 1000 AS BIGINT)",
-        Location::Postgres(_) => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
     }
 }
 

@@ -11,7 +11,7 @@ use toolbus_store::{Store, Transaction};
 use toolbus_wire::envelope::new_id;
 
 use crate::Error;
-use crate::answers::{ApprovalStore, approval_in, later, now_sql};
+use crate::answers::{ApprovalStore, approval_in, later};
 use crate::approval::{Approval, ApprovalState, COLUMNS};
 use crate::binding::{BINDING_BYTES_MAX, Binding, Remember};
 use crate::tables::CHANGES;
@@ -100,7 +100,7 @@ impl HostRows {
         let digests = kinds.map(|kind| binding.remembered_digest(kind).unwrap_or_default());
         let [session, tool, arguments] = digests;
 
-        let now = now_sql(store);
+        let now = store.location().now_ms_sql();
         let text = format!(
             "SELECT id FROM approvals_remembered
              WHERE digest IN ($1, $2, $3) AND expires_ms > {now} LIMIT 1"

@@ -89,7 +89,7 @@ fn write_number(text: &mut String, number: &Number) {
             write!(text, "{integer}")
         }
         (_, _, Some(float)) => {
-            write_float(text, float);
+            write_float(text, float, &number.to_string());
             Ok(())
         }
         (None, None, None) => write!(text, "{number}"),
@@ -99,19 +99,25 @@ fn write_number(text: &mut String, number: &Number) {
 }
 
 /// Writes a number that is no integer below [`EXPONENT_MIN`], as `Number::toString` of ECMAScript
-/// does.
-fn write_float(text: &mut String, float: f64) {
-    // The fewest digits that are read as the same number, as in ECMAScript.
-    let shortest = format!("{:e}", float.abs());
-    let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
-    let digits: String = digits.chars().filter(|c| *c != '.').collect();
+/// does. `shortest` is what serde_json writes: the fewest digits that are read as the same number,
+/// and of two such numbers that are as near the even one, as in ECMAScript. What the standard
+/// library writes is the other one at times.
+fn write_float(text: &mut String, float: f64, shortest: &str) {
+    let shortest = shortest.trim_start_matches('-');
+    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = [whole, fraction].concat();
+    let digits = all.trim_start_matches('0');
     let exponent: i32 = exponent.parse().unwrap_or_default();
+    let zeros = all.len() - digits.len();
+    let digits = digits.trim_end_matches('0');
     if float < 0.0 {
         text.push('-');
     }
 
     // Where the decimal point stands, counted from before the first digit.
-    let point = exponent + 1;
+    let places = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let point = exponent + places(whole.len()) - places(zeros);
     match usize::try_from(point) {
         Ok(point) if point > 0 && point <= 21 => {
             // It has a fraction, so there are digits behind the point.
@@ -121,7 +127,7 @@ fn write_float(text: &mut String, float: f64) {
         _ if (-5..=0).contains(&point) => {
             text.push_str("0.");
             (point..0).for_each(|_| text.push('0'));
-            text.push_str(&digits);
+            text.push_str(digits);
         }
         _ => {
             let (first, rest) = digits.split_at(1);

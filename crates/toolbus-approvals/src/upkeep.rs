@@ -6,7 +6,7 @@ use std::time::Duration;
 use toolbus_store::sqlx::{self, AssertSqlSafe};
 
 use crate::Error;
-use crate::answers::{later, now_sql};
+use crate::answers::later;
 use crate::calls::HostRows;
 use crate::tables::CHANGES;
 
@@ -133,9 +133,11 @@ impl HostRows {
     ) -> Result<Vec<TakenOver>, Error> {
         // Most often there is nothing, which a look finds out without a write.
         let store = self.store().await?;
-        let (now, free) = (now_sql(store), free_rows(states));
-        let text = format!("SELECT 1 FROM approvals WHERE {free} LIMIT 1").replace("$2", now);
-        let one = sqlx::query_scalar::<_, i64>(AssertSqlSafe(cast_one(&text))).bind(agent);
+        let (now, free) = (store.location().now_ms_sql(), free_rows(states));
+        // As wide as other numbers.
+        let text = format!("SELECT CAST(1 AS BIGINT) FROM approvals WHERE {free} LIMIT 1");
+        let text = text.replace("$2", now);
+        let one = sqlx::query_scalar::<_, i64>(AssertSqlSafe(text)).bind(agent);
         if count == 0 || one.fetch_optional(store.readers()).await?.is_none() {
             return Ok(Vec::new());
         }
@@ -198,9 +200,4 @@ fn free_rows(states: &str) -> String {
          AND (held_by IS NULL OR held_by NOT IN
              (SELECT id FROM approvals_hosts WHERE until_ms > $2))"
     )
-}
-
-/// The same statement, whose 1 is as wide as other numbers.
-fn cast_one(text: &str) -> String {
-    text.replacen("SELECT 1", "SELECT CAST(1 AS BIGINT)", 1)
 }

@@ -157,25 +157,20 @@ impl ScriptEngine {
         let is_plain = held.lease.is_none();
         let ready = if is_plain { self.take_ready() } else { None };
 
-        let request = if let Some(ready) = ready {
+        let (sandbox, request) = if let Some(ready) = ready {
             held.group = ready.group;
-            held.sandbox = Some(ready.sandbox);
-            start_message(&self.script_limits(script, held), script)
+            (ready.sandbox, start_message(&self.script_limits(script, held), script))
         } else {
             held.group = self.create_group()?;
             let preparation = prepare_message(&self.script_limits(script, held), script);
             let by = run.start_deadline().min(Instant::now() + self.deps.config.start_timeout);
-            let launched = self.launch(held, by, &run.cancelled, &preparation).await?;
-            held.sandbox = Some(launched);
-            go_message()
+            (self.launch(held, by, &run.cancelled, &preparation).await?, go_message())
         };
+        let sandbox = held.sandbox.insert(sandbox);
 
         if is_plain && self.deps.config.keep_ready {
             self.tasks.spawn(Arc::clone(self).prepare_ready());
         }
-        let Some(sandbox) = &mut held.sandbox else {
-            return Err(Error::Failed("no sandbox was started".to_owned()));
-        };
         let run = ScriptRun {
             request,
             timeout: script.timeout,

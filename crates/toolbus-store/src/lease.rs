@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use sqlx::AssertSqlSafe;
+
+use crate::Error;
 use crate::store::Store;
 use crate::writer::Transaction;
-use crate::{Error, Location};
 
 /// The right to do something alone, for a while. Who holds it renews it in good time, and writes
 /// what it does with [`Lease::check`] in the same transaction: a holder that was held up for longer
@@ -57,17 +59,10 @@ impl Store {
     /// # Errors
     /// When the state cannot be read.
     pub async fn lease_holder(&self, name: &str) -> Result<Option<String>, Error> {
-        let holder = match self.location() {
-            Location::Sqlite(_) => {
-                "SELECT holder FROM leases
-                 WHERE name = $1 AND until_ms > CAST(unixepoch('subsec') * 1000 AS BIGINT)"
-            }
-            Location::Postgres(_) => {
-                "SELECT holder FROM leases WHERE name = $1
-                 AND until_ms > CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
-            }
-        };
-        Ok(sqlx::query_scalar(holder).bind(name).fetch_optional(self.readers()).await?)
+        let now = self.location().now_ms_sql();
+        let holder = format!("SELECT holder FROM leases WHERE name = $1 AND until_ms > {now}");
+        let holder = sqlx::query_scalar(AssertSqlSafe(holder)).bind(name);
+        Ok(holder.fetch_optional(self.readers()).await?)
     }
 }
 

@@ -22,6 +22,16 @@ pub enum Location {
 pub struct LocationError(&'static str);
 
 impl Location {
+    /// The time of the state in milliseconds, as an expression of SQL for statements that read. In
+    /// those that write it is [`Transaction::now_ms`](crate::Transaction::now_ms).
+    #[must_use]
+    pub fn now_ms_sql(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "CAST(unixepoch('subsec') * 1000 AS BIGINT)",
+            Self::Postgres(_) => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+        }
+    }
+
     pub(crate) fn connect_options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
         match self {
             Self::Sqlite(path) => sqlite_url(path)?.parse(),

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, AssertSqlSafe};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -66,8 +66,8 @@ impl Transaction {
                 i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
             }
             Location::Postgres(_) => {
-                let now = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
-                sqlx::query_scalar(now).fetch_one(&mut self.connection).await?
+                let now = format!("SELECT {}", self.location.now_ms_sql());
+                sqlx::query_scalar(AssertSqlSafe(now)).fetch_one(&mut self.connection).await?
             }
         };
         Ok(*self.now_ms.insert(now))

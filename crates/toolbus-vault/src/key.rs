@@ -10,6 +10,7 @@ use std::time::Duration;
 use ring::digest::{SHA256, digest};
 use tokio::process::Command;
 use tokio::time::timeout;
+use toolbus_config::read_secret_file;
 use zeroize::Zeroizing;
 
 use crate::VaultError;
@@ -103,7 +104,7 @@ fn read_key_file(path: &Path) -> Result<VaultKey, VaultError> {
     if mode & 0o077 != 0 {
         return Err(VaultError::OpenKeyFile(path.to_owned()));
     }
-    VaultKey::parse(&Zeroizing::new(fs::read_to_string(path).map_err(failed)?))
+    VaultKey::parse(read_secret_file(path, 2 * KEY_BYTES).map_err(failed)?.expose())
 }
 
 /// What the command prints on its standard error is its operator's to read, and is not passed on:

@@ -64,14 +64,13 @@ pub struct StoredCredential {
     pub written_ms: i64,
 }
 
-/// A row of the table. What a place has not is empty there.
+/// A row of the table.
 struct Row {
     provider: String,
     tool: String,
     caller: String,
     name: String,
     sealed: Vec<u8>,
-    written_ms: i64,
 }
 
 impl FromRow<'_, AnyRow> for Row {
@@ -82,21 +81,21 @@ impl FromRow<'_, AnyRow> for Row {
             caller: row.try_get("caller")?,
             name: row.try_get("name")?,
             sealed: row.try_get("sealed")?,
-            written_ms: row.try_get("written_ms")?,
         })
     }
 }
 
 impl Row {
     fn place(&self) -> CredentialPlace {
-        let part = |text: &String| (!text.is_empty()).then(|| text.clone());
-        CredentialPlace {
-            provider: self.provider.clone(),
-            tool: part(&self.tool),
-            user: part(&self.caller),
-            name: self.name.clone(),
-        }
+        let Self { provider, tool, caller, name, .. } = self;
+        place_of(provider.clone(), tool.clone(), caller.clone(), name.clone())
     }
+}
+
+/// The place that these columns name. What a place has not is empty there.
+fn place_of(provider: String, tool: String, caller: String, name: String) -> CredentialPlace {
+    let part = |text: String| Some(text).filter(|text| !text.is_empty());
+    CredentialPlace { provider, tool: part(tool), user: part(caller), name }
 }
 
 impl Vault {
@@ -185,12 +184,18 @@ impl Vault {
     /// # Errors
     /// What the store says.
     pub async fn list(&self) -> Result<Vec<StoredCredential>, VaultError> {
-        let rows: Vec<Row> =
-            sqlx::query_as("SELECT * FROM vault_credentials ORDER BY provider, tool, caller, name")
-                .fetch_all(self.store.readers())
-                .await
-                .map_err(StoreError::from)?;
-        let entry = |row: Row| StoredCredential { place: row.place(), written_ms: row.written_ms };
+        // The values are left where they are: all of them may be much.
+        let rows: Vec<(String, String, String, String, i64)> = sqlx::query_as(
+            "SELECT provider, tool, caller, name, written_ms
+             FROM vault_credentials ORDER BY provider, tool, caller, name",
+        )
+        .fetch_all(self.store.readers())
+        .await
+        .map_err(StoreError::from)?;
+        let entry = |(provider, tool, caller, name, written_ms)| StoredCredential {
+            place: place_of(provider, tool, caller, name),
+            written_ms,
+        };
         Ok(rows.into_iter().map(entry).collect())
     }
 
