@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use toolbus_mcp::settings::DEFAULT_FILE;
 
 use crate::settings::Settings;
-use crate::{state, terminal_text};
+use crate::terminal_text;
 
 /// The file of answers, in the user's state folder.
 const ANSWERS_FILE: &str = "trusted-folders.json";
@@ -139,7 +139,7 @@ fn ask_person(
 
 /// Where answers are kept; `None` where there is no place for them.
 fn answers_path() -> Option<PathBuf> {
-    Some(state::folder()?.join(ANSWERS_FILE))
+    Some(toolbus_store::state_folder()?.join(ANSWERS_FILE))
 }
 
 impl TrustedFolders {

@@ -12,6 +12,7 @@ pub mod fleet;
 mod folder_trust;
 mod person;
 mod policy_reload;
+mod secret_input;
 pub mod settings;
 mod state;
 mod terminal;

@@ -42,4 +42,10 @@ async fn a_command_prints_the_key_or_says_why_not() {
     let error = ask("echo nonsense").fetch().await.unwrap_err().to_string();
     assert_eq!(error, "the key of the vault: expected 64 hexadecimal digits");
     assert!(KeySource::Command(Vec::new()).fetch().await.is_err());
+    // It is read as far as a key may be long, and not to its end, which is never.
+    let error = ask("yes").fetch().await.unwrap_err().to_string();
+    assert_eq!(error, "the key of the vault: sh: it prints more than a key");
+    let endless = format!("printf '{KEY}'; exec sleep 1000");
+    let error = ask(&endless).fetch().await.unwrap_err().to_string();
+    assert_eq!(error, "the key of the vault: sh: no answer within 10 s");
 }

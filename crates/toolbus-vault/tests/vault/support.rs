@@ -1,9 +1,9 @@
 //! Places to keep a vault at, and keys.
 
 use tempfile::TempDir;
-use toolbus_store::{Location, Store};
+use toolbus_store::{LazyStore, Location, Store};
 use toolbus_testkit::postgres;
-use toolbus_vault::{MIGRATIONS, Vault, VaultKey};
+use toolbus_vault::{KeySource, LazyVault, MIGRATIONS, Vault, VaultKey};
 
 /// A value that is found wherever it stands.
 pub(crate) const CANARY: &str = "canary-7f3a9c1e";
@@ -30,6 +30,15 @@ impl Place {
 
     pub(crate) async fn open(&self) -> Store {
         Store::open(self.location.clone(), &[MIGRATIONS]).await.expect("it opens")
+    }
+
+    pub(crate) fn lazy(&self) -> LazyStore {
+        LazyStore::new(self.location.clone(), &[MIGRATIONS])
+    }
+
+    /// The vault here, which nobody has opened.
+    pub(crate) fn lazy_vault(&self, key: VaultKey) -> LazyVault {
+        LazyVault::new(self.lazy(), KeySource::Given(key))
     }
 
     /// All that is in the files of SQLite.
