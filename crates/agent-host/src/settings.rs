@@ -48,7 +48,8 @@ pub struct Settings {
     pub store: Option<Secret>,
     /// How calls are approved that a rule wants to be approved.
     pub approvals: ApprovalSettings,
-    /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the store.
+    /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
+    /// store.
     pub vault: VaultSettings,
     /// Whether the `mcp.json` of the current folder is used without asking, though nobody named it.
     /// When not set, a person at a terminal is asked once for each folder and content of the file;

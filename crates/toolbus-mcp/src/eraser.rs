@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use serde_json::Value;
 use toolbus_tools::SecretFinder;
 use toolbus_wire::message::Secret;
 
@@ -164,10 +165,12 @@ impl LearnedSecrets {
     }
 }
 
-/// A credential as it is, as it stands in an address, and its lines.
+/// A credential as it is, as it stands in an address and in a text that is JSON, and its lines.
 fn forms_of(secret: &Secret) -> Vec<Secret> {
     let text = secret.expose();
-    let mut forms = vec![text.to_owned(), escape_for_address(text)];
+    let in_json = Value::from(text).to_string();
+    let in_json = in_json[1..in_json.len() - 1].to_owned();
+    let mut forms = vec![text.to_owned(), escape_for_address(text), in_json];
     if text.trim() != text {
         forms.push(text.trim().to_owned());
     }
@@ -175,6 +178,7 @@ fn forms_of(secret: &Secret) -> Vec<Secret> {
         let lines = text.lines().map(str::trim);
         forms.extend(lines.filter(|line| line.len() >= LINE_LENGTH_MIN).map(str::to_owned));
     }
+    forms.sort();
     forms.dedup();
     forms.into_iter().map(Secret::from).collect()
 }

@@ -36,8 +36,8 @@ pub fn state_folder() -> Option<PathBuf> {
 }
 
 impl Location {
-    /// The place that is set; without one, the file `state.db` in the [`state_folder`]. `None` where
-    /// there is no such folder either.
+    /// The place that is set; without one, the file `state.db` in the [`state_folder`]. `None`
+    /// where there is no such folder either.
     ///
     /// # Errors
     /// When what is set names no place.

@@ -37,7 +37,8 @@ struct Opened {
 }
 
 impl LazyVault {
-    /// The vault of a store, which knows [`MIGRATIONS`](crate::MIGRATIONS), with the key from there.
+    /// The vault of a store, which knows [`MIGRATIONS`](crate::MIGRATIONS), with the key of this
+    /// source.
     #[must_use]
     pub fn new(store: LazyStore, key: KeySource) -> Self {
         let (providers, opened) = (OnceCell::new(), Mutex::default());

@@ -293,8 +293,8 @@ impl Vault {
         Ok(Self { key: new, ..self.clone() })
     }
 
-    /// Writes with the key that the credentials are sealed with, or not at all. An error of the vault
-    /// undoes what the work has written.
+    /// Writes with the key that the credentials are sealed with, or not at all. An error of the
+    /// vault undoes what the work has written.
     async fn write<T, F>(&self, key_use: KeyUse, work: F) -> Result<T, VaultError>
     where
         T: Send + 'static,

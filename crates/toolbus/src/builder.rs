@@ -120,11 +120,12 @@ impl ToolbusBuilder {
         Self { invoker: self.invoker.gate(gate), ..self }
     }
 
-    /// Has this gate find the credentials of calls, such as `toolbus-vault`'s, in place of any other.
-    /// It comes behind all gates, whatever else is built after it: only calls that may run have
-    /// credentials. A tool reads them by [`ToolContext::credential`](crate::ToolContext::credential)
-    /// or out of its [`Invocation`](crate::Invocation), and they are erased from what it says. By
-    /// default no call has any.
+    /// Has this gate find the credentials of calls, such as `toolbus-vault`'s, in place of any
+    /// other. It comes behind all gates, whatever else is built after it: only calls that may run
+    /// have credentials. A tool reads them by
+    /// [`ToolContext::credential`](crate::ToolContext::credential) or out of its
+    /// [`Invocation`](crate::Invocation), and they are erased from what it says. By default no call
+    /// has any.
     pub fn credentials(self, gate: impl Gate + 'static) -> Self {
         Self { invoker: self.invoker.credentials(gate), ..self }
     }

@@ -93,8 +93,8 @@ impl McpServers {
         self
     }
 
-    /// The same servers, those with `${vault:NAME}` in their entries with the credentials from there:
-    /// each has those of the provider `mcp:SERVER`. Without it they are not connected.
+    /// The same servers, those with `${vault:NAME}` in their entries with the credentials of this
+    /// source: each has those of the provider `mcp:SERVER`. Without it they are not connected.
     #[must_use]
     pub fn credentials(mut self, source: Arc<dyn CredentialSource>) -> Self {
         self.settings.credentials = Some(ServerCredentials(source));

@@ -95,6 +95,7 @@ async fn execute(
         }
         VaultCommand::Remove(name) => {
             let place = place_of(name)?;
+
             let is_removed =
                 vault.may_hold_something() && vault.open().await?.remove(place.clone()).await?;
             if !is_removed {

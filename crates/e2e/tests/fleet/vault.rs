@@ -59,14 +59,10 @@ impl Kept {
     }
 
     /// Runs a command of the vault that goes well, and returns what it prints.
-    #[track_caller]
-    fn vault(&self, arguments: &[&str], input: &str) -> impl Future<Output = String> {
-        let running = self.vault_with("1", arguments, input);
-        async move {
-            let finished = running.await;
-            assert!(finished.status.success(), "{finished:?}");
-            finished.stdout
-        }
+    async fn vault(&self, arguments: &[&str], input: &str) -> String {
+        let finished = self.vault_with("1", arguments, input).await;
+        assert!(finished.status.success(), "{finished:?}");
+        finished.stdout
     }
 
     async fn set(&self, provider: &str, name: &str, value: &str) {
@@ -133,7 +129,7 @@ impl Sent {
 /// Calls that end in every way there is: server, tool, and a part of what is told of it.
 const CALLS: [(&str, &str, Option<&str>, &str); 8] = [
     ("leaking", "say", None, "*** and *** in information"),
-    ("leaking", "fail", None, "*** and *** in information"),
+    ("leaking", "fail", None, "*** and *** in ***"),
     ("leaking", "progress", None, "done"),
     ("leaking", "mutter", None, "done"),
     ("leaking", "die", None, "exit status: 3"),
@@ -242,7 +238,7 @@ async fn with_the_wrong_key_nothing_runs_that_has_credentials() {
     let wrong = embedded(&kept, "2", &servers, "mcp_invoke_tool", say("leaking", "say")).await;
     let message = wrong.json["error"]["message"].as_str().unwrap();
     assert!(message.contains("'TOKEN'") || message.contains("'KEY'"), "{message}");
-    assert!(message.contains(why) && wrong.code() == "tool_not_found", "{wrong:?}");
+    assert!(message.contains(why) && wrong.code() == "denied", "{wrong:?}");
     // Others have nothing to do with the vault.
     let other = embedded(&kept, "2", &servers, "mcp_invoke_tool", say("marks", "mark")).await;
     assert_eq!(other.exit, Some(0), "{other:?}");
@@ -286,8 +282,7 @@ async fn a_changed_credential_is_used_after_the_server_was_connected_again() {
     assert_ne!(tell(&bus, &bridge, 2).await, first);
 
     // So it does of another key, where its file has that by then.
-    let args = ["change-key", "--new-key-file", kept.key("2").to_str().unwrap()].map(str::to_owned);
-    kept.vault(&args.each_ref().map(String::as_str), "").await;
+    kept.vault(&["change-key", "--new-key-file", kept.key("2").to_str().unwrap()], "").await;
     std::fs::rename(kept.key("2"), kept.key("1")).unwrap();
     kept.set("mcp:r", "TOKEN", "c4nary-third").await;
     assert_eq!(mcp(&bus, "r", "tell", json!({"die": true})).await.exit, Some(1));

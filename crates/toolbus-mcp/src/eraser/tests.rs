@@ -57,6 +57,8 @@ fn a_credential_of_several_lines_is_erased_line_by_line() {
     eraser.set_vault_credentials([Secret::from(key.to_owned())].iter());
     assert_eq!(eraser.erase("x MIIEvQIBADANBgkqhkiG9w0 short"), "x *** short");
     assert_eq!(eraser.erase(key.trim_end()), "***");
+    let inside = serde_json::json!({"key": key, "more": 1}).to_string();
+    assert_eq!(eraser.erase(&inside), r#"{"key":"***","more":1}"#);
 }
 
 #[test]

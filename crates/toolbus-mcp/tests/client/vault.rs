@@ -12,6 +12,7 @@ use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp::{CallError, ServerCredentials, ServerState};
 use toolbus_testkit::eventually;
 use toolbus_tools::{CredentialSource, UnreadableCredential};
+use toolbus_wire::ErrorCode;
 use zeroize::Zeroizing;
 
 use crate::support::*;
@@ -96,6 +97,12 @@ async fn a_program_has_them_and_says_none() {
     for tool in ["say", "fail", "progress", "die"] {
         holds_none(&said_by(&set, tool).await);
     }
+    let (sink, heard) = progress();
+    set.call(call_of("l", "progress", json!({})).with_progress(sink)).await.unwrap();
+    let heard = heard.lock().clone();
+    assert_eq!(heard.len(), 2, "{heard:?}");
+    holds_none(&format!("{heard:?}"));
+
     let said = call(&set, "l", "say", json!({})).await.unwrap();
     let text = said.text.unwrap();
     assert!(text.starts_with("*** and *** in information"), "{text}");
@@ -132,8 +139,9 @@ async fn without_them_it_is_not_connected_and_says_how_to_set_them() {
             panic!("it is connected")
         };
         assert_eq!(failure.to_string(), reason);
-        let error = call(set, "l", "say", json!({})).await.unwrap_err().to_string();
-        assert!(error.contains(reason), "{error}");
+        let error = call(set, "l", "say", json!({})).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("MCP server 'l' is not connected: {reason}"));
+        assert_eq!(error.code(), ErrorCode::Denied);
     }
 
     // However often that failed: with the credential the next call is made.
@@ -185,9 +193,9 @@ async fn an_http_server_is_sent_them() {
 
     let said = call(&set, "h", "sent", json!({})).await.unwrap().text.unwrap();
     let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said["path"], "/mcp?***");
-    assert_eq!(said["headers"]["x-key"], "***");
-    assert_eq!(said["headers"]["authorization"], "***");
+    assert_eq!(said["path"], "/mcp?key=***");
+    assert_eq!(said["headers"]["x-key"], "v ***");
+    assert_eq!(said["headers"]["authorization"], "Bearer ***");
     let error = call(&set, "h", "sent", json!({"fail": true})).await.unwrap_err().to_string();
     assert!(!error.contains("token-1") && !error.contains("e=y"), "{error}");
     assert!(!error.contains("e%3Dy"), "{error}");
@@ -195,7 +203,7 @@ async fn an_http_server_is_sent_them() {
     let log = server.log().await;
     assert!(log.len() > 3, "{log:?}");
     for request in log {
-        assert_eq!(request["path"], "/mcp?key=ke3ae6d0f6e%3Dye3ae6d0fF1", "{request}");
+        assert_eq!(request["path"], "/mcp?key=k%26e%3Dy%2F1", "{request}");
         assert_eq!(request["headers"]["x-key"], "v k&e=y/1", "{request}");
         assert_eq!(request["headers"]["authorization"], "Bearer token-1", "{request}");
     }
