@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolbus_testkit::process::{Finished, Launch, Process, Service};
+use toolbus_testkit::process::{Finished, Launch, Process, Service, binary};
 use toolbus_testkit::{eventually, rabbit};
 
 use crate::support::*;
@@ -366,6 +366,25 @@ async fn change_key(kept: &Kept) {
     assert_eq!(kept.vault_with("1", &["list"], "").await.status.code(), Some(1));
     let listed = kept.vault_with("2", &["list"], "").await.stdout;
     assert_eq!(listed.lines().count(), 2, "{listed}");
+}
+
+#[tokio::test]
+async fn a_value_that_is_typed_is_not_shown() {
+    let kept = Kept::new();
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/at_terminal.py");
+    let mut command = Command::new("python3");
+    command.arg("-I").arg(script).arg(TOKEN).arg(binary("agent-host").unwrap());
+    command.args(["vault", "set", "local", "TOKEN"]);
+    // It warns of names that it does not know.
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    command.env("TOOLBUS_STORE", format!("sqlite:{}", kept.store().display()));
+    command.env("TOOLBUS_VAULT__KEY_FILE", kept.key("1"));
+    let mut typing = Process::spawn("typing", &mut command, folder.path()).unwrap();
+    assert!(typing.wait(LIMIT).await.unwrap().success(), "{}", typing.logs());
+    let expected = "Value of 'TOKEN' of local: \nset 'TOKEN' of local\necho is on\n";
+    assert_eq!(typing.stdout(), expected);
+    assert!(kept.vault(&["list"], "").await.starts_with("'TOKEN' of local, set "));
 }
 
 /// What is kept where is said at the start.

@@ -47,7 +47,7 @@ async fn find_credential(entry: &Entry, name: &str, deps: &SharedDeps) -> Result
             "its credential '{name}' is not in the vault: {command} puts it there"
         ))),
         Err(unreadable) => Err(Failure::of_credential(format!(
-            "its credential '{name}' cannot be read, which {command} has set: {unreadable}"
+            "its credential '{name}', of {command}, cannot be read: {unreadable}"
         ))),
     }
 }

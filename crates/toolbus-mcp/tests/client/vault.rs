@@ -131,8 +131,8 @@ async fn without_them_it_is_not_connected_and_says_how_to_set_them() {
         ),
         (
             &wrong,
-            "its credential 'KEY' cannot be read, which `agent-host vault set mcp:l KEY` has set: it \
-             has another key",
+            "its credential 'KEY', of `agent-host vault set mcp:l KEY`, cannot be read: it has \
+             another key",
         ),
     ] {
         let ServerState::Failed { failure, .. } = state(set, "l") else {

@@ -154,6 +154,20 @@ async fn with_the_wrong_key_calls_that_have_credentials_are_denied_and_no_others
     }
 }
 
+#[tokio::test]
+async fn while_the_state_is_locked_calls_are_denied() {
+    let place = Place::sqlite();
+    place.open().await.close().await;
+    let lock = place.lock().await;
+    let invoker = invoker(place.lazy_vault(key('1')));
+    let error = invoker.invoke(call("me", "work", json!({}))).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Denied);
+    let why = "the state is locked by somebody else";
+    assert_eq!(error.message, format!("the credentials of 'test' cannot be read: {why}"));
+    drop(lock);
+    eventually(LIMIT, async || invoker.invoke(call("me", "work", json!({}))).await).await;
+}
+
 /// A place without a file is looked at by no call.
 #[tokio::test]
 async fn calls_make_no_store() {
