@@ -30,18 +30,18 @@ pub(crate) enum SecretInputError {
 /// leaves the terminal as it was, and a thread that waits for a line.
 pub(crate) async fn read(prompt: &str) -> Result<Zeroizing<String>, SecretInputError> {
     if !io::stdin().is_terminal() {
-        return on_a_thread(read_piped).await;
+        return run_blocking(read_piped).await;
     }
 
     // The guard is here and not on the thread, which goes on after a signal.
     let _quiet = NoEcho::begin()?;
     let _ = write!(io::stderr(), "{prompt}");
-    let typed = on_a_thread(read_typed).await;
+    let typed = run_blocking(read_typed).await;
     let _ = writeln!(io::stderr());
     typed
 }
 
-async fn on_a_thread(
+async fn run_blocking(
     read: fn() -> Result<Zeroizing<String>, SecretInputError>,
 ) -> Result<Zeroizing<String>, SecretInputError> {
     tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?

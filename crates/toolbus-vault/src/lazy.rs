@@ -27,11 +27,11 @@ struct Inner {
     key: KeySource,
     providers: OnceCell<Providers>,
     /// Held while the key is fetched: of all that need it, one fetches it.
-    opened: Mutex<Opened>,
+    opened: Mutex<OpenState>,
 }
 
 #[derive(Default)]
-struct Opened {
+struct OpenState {
     vault: Option<Vault>,
     failed: Option<(Instant, VaultError)>,
 }
@@ -153,9 +153,9 @@ impl LazyVault {
         };
         let result = fetching.await;
         match &result {
-            Ok(vault) => *opened = Opened { vault: Some(vault.clone()), failed: None },
+            Ok(vault) => *opened = OpenState { vault: Some(vault.clone()), failed: None },
             Err(error) => {
-                *opened = Opened { vault: None, failed: Some((Instant::now(), error.clone())) };
+                *opened = OpenState { vault: None, failed: Some((Instant::now(), error.clone())) };
             }
         }
         result

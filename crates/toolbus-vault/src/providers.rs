@@ -15,26 +15,28 @@ pub(crate) const CHANGES: &str = "vault";
 #[derive(Clone)]
 pub(crate) struct Providers {
     store: Store,
-    state: Arc<Mutex<Known>>,
+    state: Arc<Mutex<ProviderState>>,
 }
 
-struct Known {
+struct ProviderState {
     changes: watch::Receiver<u64>,
-    providers: Option<BTreeSet<String>>,
+    /// The providers, and the number of the change since which they hold. With another number they
+    /// do not, whoever looked last.
+    known: Option<(u64, BTreeSet<String>)>,
 }
 
 impl Providers {
     pub(crate) fn of(store: &Store) -> Self {
-        let known = Known { changes: store.changes(CHANGES), providers: None };
-        Self { store: store.clone(), state: Arc::new(Mutex::new(known)) }
+        let state = ProviderState { changes: store.changes(CHANGES), known: None };
+        Self { store: store.clone(), state: Arc::new(Mutex::new(state)) }
     }
 
     /// Whether a provider has credentials at all, as far as that is known here.
     pub(crate) fn knows_of(&self, provider: &str) -> Option<bool> {
         let state = self.state.lock();
-        let has_changed = state.changes.has_changed().unwrap_or(true);
-        let known = state.providers.as_ref().filter(|_| !has_changed)?;
-        Some(known.contains(provider))
+        let now = *state.changes.borrow();
+        let (_, providers) = state.known.as_ref().filter(|(since, _)| *since == now)?;
+        Some(providers.contains(provider))
     }
 
     /// The same, looked up where it is not known.
@@ -43,15 +45,15 @@ impl Providers {
             return Ok(has_any);
         }
 
-        // A change that comes while it is looked is seen the next time.
-        self.state.lock().changes.mark_unchanged();
+        // Before it is looked: what changes meanwhile is looked for the next time.
+        let since = *self.state.lock().changes.borrow();
         let found: Vec<String> =
             sqlx::query_scalar("SELECT DISTINCT provider FROM vault_credentials")
                 .fetch_all(self.store.readers())
                 .await?;
         let found: BTreeSet<String> = found.into_iter().collect();
         let has_any = found.contains(provider);
-        self.state.lock().providers = Some(found);
+        self.state.lock().known = Some((since, found));
         Ok(has_any)
     }
 }

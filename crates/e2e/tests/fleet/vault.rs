@@ -22,9 +22,9 @@ const LOG: &str = "trace,rmcp=trace,rmcp::transport::worker=trace,\
     rmcp::transport::common::client_side_sse=trace";
 
 /// A store of a test's own, and two keys.
-struct Kept(TempDir);
+struct VaultFiles(TempDir);
 
-impl Kept {
+impl VaultFiles {
     fn new() -> Self {
         let kept = Self(tempfile::tempdir().unwrap());
         for digit in ["1", "2"] {
@@ -100,12 +100,12 @@ fn remembering(folder: &TempDir) -> Value {
 }
 
 /// An HTTP server that repeats what it is sent.
-struct Sent {
+struct SentServer {
     process: Process,
     _folder: TempDir,
 }
 
-impl Sent {
+impl SentServer {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("python3");
@@ -138,7 +138,7 @@ const CALLS: [(&str, &str, Option<&str>, &str); 8] = [
     ("missing", "say", None, "`agent-host vault set mcp:missing TOKEN` puts it there"),
 ];
 
-async fn all_values(kept: &Kept) {
+async fn all_values(kept: &VaultFiles) {
     kept.set("mcp:leaking", "TOKEN", TOKEN).await;
     kept.set("mcp:leaking", "KEY", KEY).await;
     kept.set("mcp:sent", "KEY", KEY).await;
@@ -149,7 +149,7 @@ async fn all_values(kept: &Kept) {
 #[tokio::test]
 async fn no_credential_of_the_vault_is_logged_or_shown() {
     let Some(vhost) = rabbit::vhost().await else { return };
-    let (bus, kept, sent) = (vhost.amqp_url(), Kept::new(), Sent::start());
+    let (bus, kept, sent) = (vhost.amqp_url(), VaultFiles::new(), SentServer::start());
     all_values(&kept).await;
     let others = [("leaking", leaking()), ("sent", sent.entry().await), ("missing", leaking())];
     let servers = Servers::with(&others);
@@ -184,7 +184,7 @@ async fn no_credential_of_the_vault_is_logged_or_shown() {
 
 /// A call through an agent whose fleet is in its own process, with all that it logs.
 async fn embedded(
-    kept: &Kept,
+    kept: &VaultFiles,
     digit: &str,
     servers: &Servers,
     tool: &str,
@@ -202,7 +202,7 @@ fn say(server: &str, tool: &str) -> Value {
 
 #[tokio::test]
 async fn an_embedded_fleet_has_them_and_shows_none() {
-    let kept = Kept::new();
+    let kept = VaultFiles::new();
     all_values(&kept).await;
     let servers = Servers::with(&[("leaking", leaking())]);
     for tool in ["say", "fail", "die"] {
@@ -221,7 +221,7 @@ async fn an_embedded_fleet_has_them_and_shows_none() {
 
 #[tokio::test]
 async fn with_the_wrong_key_nothing_runs_that_has_credentials() {
-    let kept = Kept::new();
+    let kept = VaultFiles::new();
     kept.set("script", "TOKEN", TOKEN).await;
     kept.set("mcp:leaking", "TOKEN", TOKEN).await;
     kept.set("mcp:leaking", "KEY", KEY).await;
@@ -265,7 +265,7 @@ async fn with_the_wrong_key_nothing_runs_that_has_credentials() {
 #[tokio::test]
 async fn a_changed_credential_is_used_after_the_server_was_connected_again() {
     let Some(vhost) = rabbit::vhost().await else { return };
-    let (bus, kept, folder) = (vhost.amqp_url(), Kept::new(), tempfile::tempdir().unwrap());
+    let (bus, kept, folder) = (vhost.amqp_url(), VaultFiles::new(), tempfile::tempdir().unwrap());
     let servers = Servers::with(&[("r", remembering(&folder))]);
     let bridge = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
     let mut bridge = start(kept.with_key(bridge.env("TOOLBUS_LOG", LOG), "1")).await;
@@ -309,7 +309,7 @@ async fn tell(bus: &str, bridge: &Service, starts: usize) -> Value {
 
 #[tokio::test]
 async fn credentials_are_set_listed_and_removed_from_the_command_line() {
-    let kept = Kept::new();
+    let kept = VaultFiles::new();
     assert_eq!(kept.vault(&["list"], "").await, "");
     assert_eq!(kept.vault(&["list", "--json"], "").await, "[]\n");
     assert!(!kept.store().exists(), "a look makes no file");
@@ -358,7 +358,7 @@ async fn credentials_are_set_listed_and_removed_from_the_command_line() {
 }
 
 /// By a command this time.
-async fn change_key(kept: &Kept) {
+async fn change_key(kept: &VaultFiles) {
     let file = kept.key("2");
     let new = ["change-key", "--new-key-command", "cat", file.to_str().unwrap()];
     let told = kept.vault(&new, "").await;
@@ -370,7 +370,7 @@ async fn change_key(kept: &Kept) {
 
 #[tokio::test]
 async fn a_value_that_is_typed_is_not_shown() {
-    let kept = Kept::new();
+    let kept = VaultFiles::new();
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/at_terminal.py");
     let mut command = Command::new("python3");
@@ -390,7 +390,7 @@ async fn a_value_that_is_typed_is_not_shown() {
 /// What is kept where is said at the start.
 #[tokio::test]
 async fn a_service_says_where_it_keeps_credentials() {
-    let kept = Kept::new();
+    let kept = VaultFiles::new();
     let launch = Launch::new("agent-host").arg("serve");
     let mut service = start(kept.with_key(launch, "1")).await;
     let (_, status) = service.look("/status").await.unwrap();

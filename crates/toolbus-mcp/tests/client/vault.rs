@@ -22,10 +22,10 @@ const KEY: &str = "key-of-the-server";
 
 /// A vault in memory.
 #[derive(Clone, Default)]
-struct Vault(Arc<Mutex<Kept>>);
+struct Vault(Arc<Mutex<Contents>>);
 
 #[derive(Default)]
-struct Kept {
+struct Contents {
     values: BTreeMap<(String, String), String>,
     is_sealed_with_another_key: bool,
 }
