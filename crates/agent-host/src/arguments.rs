@@ -61,6 +61,12 @@ pub enum Command {
     /// A line has the time in UTC, how the call ended and how long it took, the door that it came
     /// in by, who called, the tool, the digest of the arguments, and the error.
     Audit(Audit),
+    /// Show and change the credentials of tools and MCP servers; no value is ever shown
+    ///
+    /// They are sealed in the store (setting store) with the key that vault.key_file or
+    /// vault.key_command gives. Exit code: 0 when it is done; 1 when it cannot be, such as with the
+    /// wrong key; 2 when it is asked for wrongly, or there is no vault.
+    Vault(Vault),
     /// Show the embedded fleet at work, step by step
     Demo,
 }
@@ -218,6 +224,77 @@ pub struct Audit {
     /// Those that were about this tool, such as mcp:github/create_issue
     #[arg(long, value_name = "ID", value_parser = |text: &str| ToolId::parse(text))]
     pub tool: Option<ToolId>,
+}
+
+/// `vault`.
+#[derive(Debug, Args)]
+pub struct Vault {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: VaultCommand,
+}
+
+/// What to do with the vault.
+#[derive(Debug, Subcommand)]
+pub enum VaultCommand {
+    /// Put a credential into the vault, in place of the one that is there
+    ///
+    /// The value is what standard input holds, without the line end behind it. At a terminal it is
+    /// asked for, and not shown while it is typed.
+    ///
+    /// A local tool finds it with its calls. An MCP server that names it in mcp.json, as
+    /// ${vault:NAME}, has it the next time that it is connected.
+    Set(CredentialName),
+    /// List what there is: for whom, under which name and how old, without the values
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a credential
+    Remove(CredentialName),
+    /// Seal every credential with another key
+    ///
+    /// All of them or none. After that the settings have to name the new key; programs that run
+    /// fetch it when they next need a credential, from where their settings say.
+    ChangeKey(ChangeKey),
+}
+
+/// A credential.
+#[derive(Debug, Args)]
+pub struct CredentialName {
+    /// Who provides the tools that it is for: mcp:SERVER for an MCP server, or what stands before
+    /// the / in the id of a tool
+    #[arg(value_name = "PROVIDER")]
+    pub provider: String,
+
+    /// The name that it is asked for by
+    // Not called `name`: that is an option of every program, which would be taken for this.
+    #[arg(value_name = "NAME")]
+    pub credential: String,
+
+    /// For this tool of the provider only
+    #[arg(long, value_name = "TOOL")]
+    pub tool: Option<String>,
+
+    /// For calls of this caller only, such as claimed:alice
+    #[arg(long, value_name = "PRINCIPAL", value_parser = parse_principal_argument)]
+    pub user: Option<Principal>,
+}
+
+/// `vault change-key`.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct ChangeKey {
+    /// The file that holds the new key: 64 hexadecimal digits, such as `openssl rand -hex 32`
+    /// prints; nobody but its owner may read it
+    #[arg(long, value_name = "FILE")]
+    pub new_key_file: Option<PathBuf>,
+
+    /// The command that prints the new key; everything behind this option is the program and its
+    /// arguments
+    #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
+    pub new_key_command: Option<Vec<String>>,
 }
 
 /// `serve`.

@@ -9,6 +9,7 @@ mod policy;
 mod save;
 mod serve;
 mod tools;
+mod vault;
 
 use std::time::Duration;
 
@@ -29,7 +30,10 @@ pub(crate) async fn run(
     source: SettingsSource,
     context: Context,
 ) -> Result<Exit, BoxError> {
-    if !matches!(command, Command::Demo | Command::Approvals(_) | Command::Audit(_)) {
+    if !matches!(
+        command,
+        Command::Demo | Command::Approvals(_) | Command::Audit(_) | Command::Vault(_)
+    ) {
         // A signal ends the wait for a person's answer, and says how this ends.
         let stop = context.shutdown.requested();
         let Some(checked) = stop.run_until_cancelled(ask_for_trust(settings)).await else {
@@ -45,6 +49,7 @@ pub(crate) async fn run(
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,
         Command::Audit(options) => audit::run(options, &settings).await,
+        Command::Vault(options) => vault::run(options, &settings, &context).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }

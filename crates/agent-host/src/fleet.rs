@@ -15,6 +15,7 @@ use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::{Runner, Unavailable};
+use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
 
 use crate::settings::Settings;
@@ -92,6 +93,10 @@ impl Fleet {
                 builder = builder.observe(audit.observer());
             }
         }
+        let vault = state.as_ref().and_then(|state| state.vault.clone());
+        if let Some(vault) = &vault {
+            builder = builder.credentials(VaultGate(vault.clone()));
+        }
         if let Some(concurrency) = concurrency {
             builder = builder.serve_calls(concurrency);
             if let Some(state) = &state {
@@ -104,7 +109,7 @@ impl Fleet {
         let builder = if is_embedded {
             let runner = find_runner(&settings.scripts, &context.health).await;
             scripts_memory = runner.memory_accounting();
-            embed_services(builder, settings, runner)
+            embed_services(builder, settings, runner, vault)
         } else {
             let bus = join_bus(&settings.bus, context, start).await?;
             builder.bus(bus).scripts(Scripts::remote().allowance(settings.scripts.allowance()))
@@ -181,11 +186,16 @@ fn embed_services(
     builder: ToolbusBuilder,
     settings: &Settings,
     runner: Arc<dyn Runner>,
+    vault: Option<LazyVault>,
 ) -> ToolbusBuilder {
     let scripts = Scripts::local(runner)
         .concurrency(settings.scripts.max_concurrent)
         .allowance(settings.scripts.allowance());
-    builder.scripts(scripts).mcp(McpServers::settings(settings.mcp.clone()))
+    let mut servers = McpServers::settings(settings.mcp.clone());
+    if let Some(vault) = vault {
+        servers = servers.credentials(Arc::new(vault));
+    }
+    builder.scripts(scripts).mcp(servers)
 }
 
 /// The runner of the settings. Where there is none the tool stays, and says why it does not work: a

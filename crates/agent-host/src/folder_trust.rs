@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use toolbus_mcp::settings::DEFAULT_FILE;
 
 use crate::settings::Settings;
-use crate::{state, terminal_text};
+use crate::terminal_text;
 
 /// The file of answers, in the user's state folder.
 const ANSWERS_FILE: &str = "trusted-folders.json";
@@ -26,6 +26,8 @@ const ANSWERS_BYTES_MAX: u64 = 1 << 20;
 const FOLDERS_MAX: usize = 1_000;
 /// Largest `mcp.json` that a person is asked about, in bytes.
 const LIST_BYTES_MAX: u64 = 16 << 20;
+/// What names a credential of the vault in an entry.
+const VAULT_REFERENCE: &str = "${vault:";
 /// Longest answer that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 1_024;
 /// Most servers that a person is shown, and most characters of each.
@@ -108,7 +110,11 @@ impl FoundList {
                 what = text("url");
             }
 
-            let line = terminal_text::clean(&format!("{name}: {what}")).replace('\n', " ");
+            // Before what it starts, which may be long.
+            let asks_for_some = entry.to_string().contains(VAULT_REFERENCE);
+            let credentials = if asks_for_some { " (with credentials of the vault)" } else { "" };
+            let line = format!("{name}{credentials}: {what}");
+            let line = terminal_text::clean(&line).replace('\n', " ");
             line.chars().take(SERVER_CHARACTERS_MAX).collect()
         };
         servers.into_iter().flatten().take(SERVERS_SHOWN_MAX).map(describe).collect()
@@ -139,7 +145,7 @@ fn ask_person(
 
 /// Where answers are kept; `None` where there is no place for them.
 fn answers_path() -> Option<PathBuf> {
-    Some(state::folder()?.join(ANSWERS_FILE))
+    Some(toolbus_store::state_folder()?.join(ANSWERS_FILE))
 }
 
 impl TrustedFolders {

@@ -14,6 +14,7 @@ mod folder_trust;
 mod month_counts;
 mod person;
 mod policy_reload;
+mod secret_input;
 pub mod settings;
 mod state;
 mod terminal;

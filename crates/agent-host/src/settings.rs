@@ -11,6 +11,7 @@ use toolbus_policy::PolicySettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_tools::grant::settings::GrantSettings;
+use toolbus_vault::settings::VaultSettings;
 use toolbus_wire::name::AgentName;
 
 use crate::approval_settings::ApprovalSettings;
@@ -50,6 +51,9 @@ pub struct Settings {
     pub approvals: ApprovalSettings,
     /// The audit log: a row in the store for every call.
     pub audit: AuditSettings,
+    /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
+    /// store.
+    pub vault: VaultSettings,
     /// Whether the `mcp.json` of the current folder is used without asking, though nobody named it.
     /// When not set, a person at a terminal is asked once for each folder and content of the file;
     /// without a terminal the file is left out.
@@ -80,6 +84,7 @@ impl Default for Settings {
             store: None,
             approvals: ApprovalSettings::default(),
             audit: AuditSettings::default(),
+            vault: VaultSettings::default(),
             trust_folder: false,
             direct_tools: false,
             health: HealthSettings::default(),
@@ -101,8 +106,13 @@ impl toolbus_config::Settings for Settings {
         self.grants.check(mistakes);
         self.approvals.check("approvals", mistakes);
         self.audit.check("audit", mistakes);
-        if let Err(error) = state::location(self.store.as_ref()) {
-            mistakes.add("store", error.to_string());
+        self.vault.check(mistakes);
+        match state::location(self) {
+            Err(error) => mistakes.add("store", error.to_string()),
+            Ok(None) if self.vault.key().is_some() => {
+                mistakes.add("store", "the vault needs a place, and this user has no state folder");
+            }
+            Ok(_) => {}
         }
     }
 }

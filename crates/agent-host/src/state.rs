@@ -1,7 +1,5 @@
 //! State that outlives the process: where it is, and what is kept there.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 use toolbus_approvals::Approvals;
 use toolbus_audit::Audit;
@@ -9,18 +7,20 @@ use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
 use toolbus_policy::LivePolicy;
 use toolbus_store::{LazyStore, Location, LocationError, Migrations};
+use toolbus_vault::LazyVault;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::name::AgentName;
 
 use crate::month_counts::{self, MonthCounts};
 use crate::settings::Settings;
 
-/// The file that state is kept in where nothing else is set, in the folder of this program.
-const DEFAULT_FILE: &str = "state.db";
-
 /// The tables of all that is kept there.
-const MIGRATIONS: [Migrations; 3] =
-    [toolbus_approvals::MIGRATIONS, toolbus_audit::MIGRATIONS, month_counts::MIGRATIONS];
+const MIGRATIONS: [Migrations; 4] = [
+    toolbus_approvals::MIGRATIONS,
+    toolbus_audit::MIGRATIONS,
+    toolbus_vault::MIGRATIONS,
+    month_counts::MIGRATIONS,
+];
 
 /// State that outlives the process. Nothing is opened before something needs it.
 pub(crate) struct KeptState {
@@ -28,36 +28,31 @@ pub(crate) struct KeptState {
     pub(crate) approvals: Approvals,
     /// Where one is wanted.
     pub(crate) audit: Option<Audit>,
+    /// Where there is a key for it.
+    pub(crate) vault: Option<LazyVault>,
     months: MonthCounts,
 }
 
-/// The folder of this user's state; `None` where there is no place for it.
-pub(crate) fn folder() -> Option<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
-    Some(state.join("toolbus"))
-}
-
 /// Where state is kept. `None` where nothing is set and there is no folder for it.
-pub(crate) fn location(set: Option<&Secret>) -> Result<Option<Location>, LocationError> {
-    match set {
-        Some(set) => set.expose().parse().map(Some),
-        None => Ok(folder().map(|folder| Location::Sqlite(folder.join(DEFAULT_FILE)))),
-    }
+pub(crate) fn location(settings: &Settings) -> Result<Option<Location>, LocationError> {
+    Location::or_default(settings.store.as_ref().map(Secret::expose))
 }
 
 /// The store of the settings.
 pub(crate) fn store(settings: &Settings) -> Option<LazyStore> {
     // Checked when the settings were read.
-    let location = location(settings.store.as_ref()).ok().flatten()?;
+    let location = location(settings).ok().flatten()?;
     Some(LazyStore::new(location, &MIGRATIONS))
+}
+
+/// The vault of the settings in their store, where there is a key for it.
+pub(crate) fn vault(settings: &Settings, store: &LazyStore) -> Option<LazyVault> {
+    settings.vault.key().map(|key| LazyVault::new(store.clone(), key))
 }
 
 impl KeptState {
     /// The state of one process of this agent. `None` where there is no place for it: then no call
-    /// can be approved.
+    /// can be approved, and there is no vault.
     pub(crate) async fn of(
         settings: &Settings,
         agent: &AgentName,
@@ -68,10 +63,11 @@ impl KeptState {
         // not be taken for that.
         let approvals =
             Approvals::new(store.clone(), settings.approvals.config(), agent, &new_id());
+        let vault = vault(settings, &store);
         let audit = &settings.audit;
         let audit = audit.enabled.then(|| Audit::start(store.clone(), audit.config()));
         let months = MonthCounts::start(policy.clone(), store.clone()).await;
-        Some(Self { store, approvals, audit, months })
+        Some(Self { store, approvals, audit, vault, months })
     }
 
     /// The calls that an earlier process has left, for an agent that is about to answer. Where the
@@ -89,24 +85,24 @@ impl KeptState {
 
     /// Says what is kept where.
     pub(crate) fn report(&self) {
-        let location = self.store.location();
-        match &self.audit {
-            Some(_) => tracing::info!(%location, "approvals and the audit log are kept here"),
-            None => tracing::info!(%location, "approvals are kept here, once there are any"),
-        }
+        let (location, kept) = (self.store.location(), self.kept().join(" and "));
+        tracing::info!(%location, "{kept} are kept here, once there are any");
     }
 
     /// The same for `/status`.
     pub(crate) fn describe(&self) -> Value {
-        let location = self.store.location().to_string();
-        let Some(audit) = &self.audit else {
-            return json!({"location": location, "keeps": ["approvals"]});
-        };
-        json!({
-            "location": location,
-            "keeps": ["approvals", "audit"],
-            "auditRowsDropped": audit.dropped(),
-        })
+        let mut status =
+            json!({"location": self.store.location().to_string(), "keeps": self.kept()});
+        if let Some(audit) = &self.audit {
+            status["auditRowsDropped"] = audit.dropped().into();
+        }
+        status
+    }
+
+    fn kept(&self) -> Vec<&'static str> {
+        let of_vault = self.vault.as_ref().map(|_| "credentials");
+        let of_audit = self.audit.as_ref().map(|_| "audit log");
+        ["approvals"].into_iter().chain(of_vault).chain(of_audit).collect()
     }
 
     /// Ends what works with it, and closes it.

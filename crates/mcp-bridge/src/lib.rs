@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use toolbus_bus::Bus;
 use toolbus_config::shared_settings::BusSettings;
+use toolbus_mcp::ServerCredentials;
 use toolbus_mcp::bridge::Bridge;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_rabbitmq::Start;
@@ -54,7 +55,20 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     }
 }
 
-async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
+async fn serve(mut settings: Settings, context: Context) -> Result<Exit, BoxError> {
+    let Some((vault, store)) = settings.vault() else {
+        return serve_servers(settings, context).await;
+    };
+    let location = store.location();
+    tracing::info!(%location, "credentials of MCP servers are read from here, once one needs any");
+    settings.mcp.credentials = Some(ServerCredentials(Arc::new(vault)));
+
+    let served = serve_servers(settings, context).await;
+    store.close().await;
+    served
+}
+
+async fn serve_servers(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("bridge", Need::Required);
     let agents: Result<Vec<_>, _> = settings.agents.iter().map(AgentName::parse).collect();
     let instance = InstanceId::parse(&context.identity.instance)?;

@@ -5,10 +5,13 @@ use serde::{Deserialize, Serialize};
 use toolbus_config::shared_settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
-use toolbus_config::{Alias, Mistakes};
+use toolbus_config::{Alias, Mistakes, Secret};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
+use toolbus_store::{LazyStore, Location, LocationError};
 use toolbus_tools::grant::settings::GrantCheckSettings;
+use toolbus_vault::LazyVault;
+use toolbus_vault::settings::VaultSettings;
 use toolbus_wire::name::AgentName;
 
 /// Names that settings are read from as well.
@@ -42,6 +45,13 @@ pub struct Settings {
     pub mcp: McpSettings,
     /// Whose requests are taken.
     pub grants: GrantCheckSettings,
+    /// Where the vault is: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST:PORT/DATABASE` where
+    /// several hosts share it. When not set: the file `toolbus/state.db` in the user's state folder
+    /// (`XDG_STATE_HOME`, else `~/.local/state`). It is opened when a server needs it.
+    pub store: Option<Secret>,
+    /// The vault: credentials that entries of `mcp.json` name by `${vault:NAME}`, sealed in the
+    /// store. `agent-host vault` puts them there.
+    pub vault: VaultSettings,
     /// The health port.
     pub health: HealthSettings,
     /// Logs.
@@ -60,6 +70,8 @@ impl Default for Settings {
             bus: BusSettings::default(),
             mcp: McpSettings::default(),
             grants: GrantCheckSettings::default(),
+            store: None,
+            vault: VaultSettings::default(),
             health: HealthSettings::default(),
             log: LogSettings::default(),
             telemetry: TelemetrySettings::default(),
@@ -75,10 +87,30 @@ impl toolbus_config::Settings for Settings {
             mistakes.add("bus.url", "a bridge needs a broker: --bus or TOOLBUS_BUS names it");
         }
         self.grants.check(mistakes);
+        self.vault.check(mistakes);
+        match self.location() {
+            Err(error) => mistakes.add("store", error.to_string()),
+            Ok(None) if self.vault.key().is_some() => {
+                mistakes.add("store", "the vault needs a place, and this user has no state folder");
+            }
+            Ok(_) => {}
+        }
     }
 }
 
 impl Settings {
+    fn location(&self) -> Result<Option<Location>, LocationError> {
+        Location::or_default(self.store.as_ref().map(Secret::expose))
+    }
+
+    /// The vault and the store that it is in, where there is a key for it.
+    pub(crate) fn vault(&self) -> Option<(LazyVault, LazyStore)> {
+        let key = self.vault.key()?;
+        // Checked when the settings were read.
+        let store = LazyStore::new(self.location().ok().flatten()?, &[toolbus_vault::MIGRATIONS]);
+        Some((LazyVault::new(store.clone(), key), store))
+    }
+
     fn check_agents(&self, mistakes: &mut Mistakes<'_>) {
         for agent in &self.agents {
             if let Err(error) = AgentName::parse(agent) {

@@ -256,6 +256,14 @@ pub enum CallError {
         /// How that is done, and what for.
         reason: String,
     },
+    /// The server is not connected, for want of a credential of the vault.
+    #[error("MCP server '{server}' is not connected: {reason}")]
+    NoCredential {
+        /// The server.
+        server: String,
+        /// Which one, and why it cannot be had.
+        reason: String,
+    },
     /// The server wants more than its token is for, and asking for that was in vain.
     #[error("MCP server '{server}' {reason}")]
     NotGranted {
@@ -360,9 +368,10 @@ impl CallError {
             | Self::ServerUnknown { .. }
             | Self::ToolNotListed { .. }
             | Self::ToolUnknown { .. } => ErrorCode::ToolNotFound,
-            Self::Denied { .. } | Self::Withheld { .. } | Self::NotGranted { .. } => {
-                ErrorCode::Denied
-            }
+            Self::Denied { .. }
+            | Self::Withheld { .. }
+            | Self::NoCredential { .. }
+            | Self::NotGranted { .. } => ErrorCode::Denied,
             Self::Busy { .. } => ErrorCode::Busy,
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::Cancelled { .. } => ErrorCode::Cancelled,

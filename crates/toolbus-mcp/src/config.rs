@@ -23,6 +23,7 @@ mod entry;
 mod issuer;
 mod members;
 mod sandbox;
+mod template;
 mod variables;
 
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
@@ -31,6 +32,8 @@ pub(crate) use entry::REGISTERED_BY;
 pub use entry::{Endpoint, Entry, Launch, Protocol, SessionMode, Target, ToolChanges};
 pub use issuer::Issuer;
 pub use sandbox::{Mount, SandboxPolicy};
+pub use template::{CREDENTIAL_NAME_BYTES_MAX, is_credential_name};
+pub(crate) use template::{CredentialValues, escape_for_address};
 pub use variables::Variables;
 
 /// Longest text that is read, in bytes.

@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::offer::Offer;
 use crate::record::{About, Recorder};
 use crate::server::ServerOrigin;
+use crate::server_credentials::ServerCredentials;
 use crate::supervisor::Supervisor;
 use crate::transport::intercept::{ReportedChanges, WireState};
 use crate::transport::requested_pause::RequestedPause;
@@ -51,6 +52,7 @@ mod read_exchange;
 mod request_sender;
 pub(crate) mod resource_subscription;
 mod start_watch;
+mod vault_credentials;
 
 use answers::AnswerReader;
 pub(crate) use answers::CallFailure;
@@ -66,6 +68,7 @@ use request_sender::RequestSender;
 use resource_subscription::{ResourceSubscription, SharedSubscriptions};
 pub(crate) use start_watch::StartWatch;
 pub use start_watch::{StartProgress, StartStep};
+pub(crate) use vault_credentials::resolve_target;
 
 /// How long a server that is being closed has to be told that calls are cut off.
 const LAST_CANCELS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -152,6 +155,8 @@ pub(crate) struct SharedDeps {
     pub(crate) sandbox_registered: bool,
     /// The folder that keeps tokens.
     pub(crate) tokens: Option<PathBuf>,
+    /// The vault, where there is one.
+    pub(crate) credentials: Option<ServerCredentials>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -175,7 +180,7 @@ impl Connection {
             eraser: eraser.clone(),
         };
 
-        let (session, child) = match &entry.target {
+        let (session, child) = match attempt.target {
             Target::Launch(launch) => {
                 let starting = handshake::start_child(launch, access, deps, handler, attempt);
                 let (session, child) = starting.await?;

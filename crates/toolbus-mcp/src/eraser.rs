@@ -4,20 +4,31 @@
 //! what callers work with, and a mode or a path in them is no secret though it is configured: only
 //! credentials are erased from those, see [`crate::config`]. That happens where messages come in,
 //! before anything is made of them.
+//!
+//! Credentials of the vault are learned before the connection is opened that has them, and are
+//! erased from then on, also once they were changed: a server may say those of a connection before.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use serde_json::Value;
 use toolbus_tools::SecretFinder;
 use toolbus_wire::message::Secret;
+
+use crate::config::escape_for_address;
 
 /// Shorter values are not erased from texts: `1` or `info` is no secret, and erasing it would
 /// only make the text unreadable.
 const ERASED_LENGTH_MIN: usize = 6;
 /// How many learned secrets are kept: the tokens of the last hours.
 const LEARNED_MAX: usize = 16;
+/// How many credentials are kept that the vault had before.
+const FORMER_MAX: usize = 64;
+/// The shortest line of a credential of several lines that is erased by itself, in bytes: logs are
+/// read line by line.
+const LINE_LENGTH_MIN: usize = 16;
 
 /// Replaces the secrets of one server in what that server says.
 ///
@@ -33,6 +44,11 @@ pub(crate) struct Eraser {
 #[derive(Default)]
 struct LearnedSecrets {
     secrets: VecDeque<Secret>,
+    /// The credentials of the vault that the last connection has, and those of connections before;
+    /// both of them, the longest first.
+    current: Vec<Secret>,
+    former: VecDeque<Secret>,
+    of_vault: Vec<Secret>,
     /// The values of the file of variables, the longest first, and those that are credentials.
     file_values: Vec<Secret>,
     file_credentials: Vec<Secret>,
@@ -87,10 +103,24 @@ impl Eraser {
         learned.update_finder(&self.credentials);
     }
 
+    /// Erases these credentials of the vault from now on, in every form that a server is likely to
+    /// say them in. Those that it had before stay secret; of many, the oldest are forgotten.
+    pub(crate) fn set_vault_credentials<'a>(&self, values: impl Iterator<Item = &'a Secret>) {
+        let forms = values.flat_map(forms_of).filter(is_long_enough);
+        let mut current: Vec<Secret> = forms.collect();
+        current.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
+
+        let mut learned = self.learned.write();
+        if learned.current != current {
+            learned.replace_current(current);
+            learned.update_finder(&self.credentials);
+        }
+    }
+
     /// Length of the longest secret, in bytes.
     pub(crate) fn longest_secret(&self) -> usize {
         let learned = self.learned.read();
-        let secrets = learned.secrets.iter().chain(&learned.file_values).chain(&self.configured);
+        let secrets = learned.all().chain(&self.configured);
         secrets.map(|secret| secret.expose().len()).max().unwrap_or_default()
     }
 
@@ -98,7 +128,7 @@ impl Eraser {
     pub(crate) fn erase<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut erased = Cow::Borrowed(text);
         let learned = self.learned.read();
-        let secrets = learned.secrets.iter().chain(&learned.file_values).chain(&self.configured);
+        let secrets = learned.all().chain(&self.configured);
         for secret in secrets {
             if erased.contains(secret.expose()) {
                 erased = Cow::Owned(erased.replace(secret.expose(), "***"));
@@ -109,10 +139,48 @@ impl Eraser {
 }
 
 impl LearnedSecrets {
+    fn all(&self) -> impl Iterator<Item = &Secret> {
+        self.of_vault.iter().chain(&self.secrets).chain(&self.file_values)
+    }
+
+    fn replace_current(&mut self, current: Vec<Secret>) {
+        let before = std::mem::replace(&mut self.current, current);
+        let gone = before.into_iter().filter(|secret| !self.current.contains(secret));
+        for secret in gone.collect::<Vec<_>>() {
+            self.former.retain(|known| *known != secret);
+            if self.former.len() == FORMER_MAX {
+                self.former.pop_front();
+            }
+            self.former.push_back(secret);
+        }
+
+        self.of_vault = self.current.iter().chain(&self.former).cloned().collect();
+        self.of_vault.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
+    }
+
     fn update_finder(&mut self, configured: &[Secret]) {
-        let all = configured.iter().chain(&self.file_credentials).chain(&self.secrets);
+        let learned = self.of_vault.iter().chain(&self.file_credentials).chain(&self.secrets);
+        let all = configured.iter().chain(learned);
         self.finder = SecretFinder::new(all.map(Secret::expose)).map(Arc::new);
     }
+}
+
+/// A credential as it is, as it stands in an address and in a text that is JSON, and its lines.
+fn forms_of(secret: &Secret) -> Vec<Secret> {
+    let text = secret.expose();
+    let in_json = Value::from(text).to_string();
+    let in_json = in_json[1..in_json.len() - 1].to_owned();
+    let mut forms = vec![text.to_owned(), escape_for_address(text), in_json];
+    if text.trim() != text {
+        forms.push(text.trim().to_owned());
+    }
+    if text.contains('\n') {
+        let lines = text.lines().map(str::trim);
+        forms.extend(lines.filter(|line| line.len() >= LINE_LENGTH_MIN).map(str::to_owned));
+    }
+    forms.sort();
+    forms.dedup();
+    forms.into_iter().map(Secret::from).collect()
 }
 
 fn is_long_enough(secret: &Secret) -> bool {

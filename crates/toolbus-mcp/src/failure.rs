@@ -41,6 +41,8 @@ pub struct Failure {
     pub(crate) may_be_older_http: bool,
     /// Whether a person has to log in.
     pub(crate) needs_login: bool,
+    /// Whether an operator has to see to a credential of the vault.
+    pub(crate) needs_credential: bool,
 }
 
 impl Failure {
@@ -51,7 +53,13 @@ impl Failure {
             may_be_of_the_handshake: false,
             may_be_older_http: false,
             needs_login: false,
+            needs_credential: false,
         }
+    }
+
+    /// The failure of a server that lacks a credential of the vault.
+    pub(crate) fn of_credential(text: String) -> Self {
+        Self { needs_credential: true, ..Self::new(text) }
     }
 
     pub(crate) fn start(command: &str, error: &std::io::Error) -> Self {

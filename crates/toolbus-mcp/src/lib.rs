@@ -26,6 +26,7 @@ mod registration_rules;
 mod registrations;
 mod reload;
 mod server;
+mod server_credentials;
 pub mod server_pool;
 pub mod settings;
 mod small_file;
@@ -48,6 +49,7 @@ pub use registration_rules::{
 };
 pub use registrations::RegistrationsError;
 pub use server::{ServerState, StartProgress, StartStep};
+pub use server_credentials::{PROVIDER_PREFIX, ServerCredentials};
 pub use tool_filter::ToolFilter;
 pub use toolbus_mcp_agent::ServerName;
 use toolbus_mcp_agent::{direct_name, nearest, server_name};

@@ -30,6 +30,7 @@ use crate::ownership::Ownerships;
 use crate::registration_rules::PrivateAddresses;
 use crate::registrations::Registrations;
 use crate::server::{Server, ServerOrigin, ServerState};
+use crate::server_credentials::ServerCredentials;
 use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
 use crate::transport::child_environment;
@@ -94,6 +95,9 @@ pub struct PoolConfig {
     /// The folder that keeps the tokens of servers where a person has logged in. Without one
     /// no person can log in.
     pub tokens: Option<PathBuf>,
+    /// Where servers have the credentials from that their entries name by `${vault:NAME}`. Without
+    /// it such servers are not connected.
+    pub credentials: Option<ServerCredentials>,
     /// Whether each server is run only while this bridge is elected for it, as [`Bridge`] has it
     /// done; else all are run.
     ///
@@ -124,6 +128,7 @@ impl PoolConfig {
             tool_changes: ToolChanges::default(),
             pins: Pins::in_memory(),
             tokens: None,
+            credentials: None,
             elects_owners: false,
             environment: child_environment::minimal(environment),
         }
@@ -221,6 +226,7 @@ impl PoolContext {
             sandboxes: Sandboxes::new(options.sandbox_homes.clone()),
             sandbox_registered: options.sandbox_registered,
             tokens: options.tokens.clone(),
+            credentials: options.credentials.clone(),
             metrics: Arc::new(Metrics::new()),
         };
         let ownerships = match options.elects_owners {

@@ -17,6 +17,7 @@ use crate::registration_rules::{
 };
 use crate::registrations::Registrations;
 use crate::reload::Sources;
+use crate::server_credentials::ServerCredentials;
 use crate::server_pool::{PoolConfig, ServerPool, StartError};
 use crate::supervisor::Supervisor;
 use crate::trust::{self, Pins};
@@ -94,6 +95,10 @@ pub struct McpSettings {
     /// [`crate::supervisor::enter`].
     #[serde(skip)]
     pub supervisor: Option<Supervisor>,
+    /// Where servers have the credentials from that their entries name by `${vault:NAME}`. The
+    /// program that has a vault sets this.
+    #[serde(skip)]
+    pub credentials: Option<ServerCredentials>,
     /// Whether servers are run only while the bridge is elected for them, see
     /// [`PoolConfig::elects_owners`]. Not a setting.
     #[serde(skip)]
@@ -121,6 +126,7 @@ impl Default for McpSettings {
             concurrency_per_server: None,
             without_default_file: false,
             supervisor: None,
+            credentials: None,
             elects_owners: false,
         }
     }
@@ -187,6 +193,7 @@ impl McpSettings {
         options.call_timeout_with_progress_max = self.call_timeout_with_progress_max.duration();
         options.calls_per_server_max = self.calls_per_server_max();
         options.supervisor = self.supervisor.clone();
+        options.credentials = self.credentials.clone();
         options.sandbox_homes = self.sandbox_homes();
         options.sandbox_registered = self.sandbox_registered;
         options.tool_changes = self.tool_changes;

@@ -56,5 +56,7 @@ mod support;
 mod trust;
 #[path = "client/unanswered.rs"]
 mod unanswered;
+#[path = "client/vault.rs"]
+mod vault;
 #[path = "client/words.rs"]
 mod words;

@@ -25,7 +25,7 @@ mod writer;
 pub use error::Error;
 pub use lazy::LazyStore;
 pub use lease::Lease;
-pub use location::{Location, LocationError};
+pub use location::{Location, LocationError, state_folder};
 pub use migrations::{Migration, Migrations};
 /// What reads and writes are made of.
 pub use sqlx;

@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use sqlx::any::AnyConnectOptions;
 
+/// The file that state is kept in where nothing else is set.
+const DEFAULT_FILE: &str = "state.db";
+
 /// Where state is kept. Its text form has no password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
@@ -21,7 +24,30 @@ pub enum Location {
 #[error("{0}")]
 pub struct LocationError(&'static str);
 
+/// The folder of this user's state: `toolbus` in the one that `XDG_STATE_HOME` names, else in
+/// `~/.local/state`. `None` where there is no place for it.
+#[must_use]
+pub fn state_folder() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
+    Some(state.join("toolbus"))
+}
+
 impl Location {
+    /// The place that is set; without one, the file `state.db` in the [`state_folder`]. `None`
+    /// where there is no such folder either.
+    ///
+    /// # Errors
+    /// When what is set names no place.
+    pub fn or_default(set: Option<&str>) -> Result<Option<Self>, LocationError> {
+        match set {
+            Some(set) => set.parse().map(Some),
+            None => Ok(state_folder().map(|folder| Self::Sqlite(folder.join(DEFAULT_FILE)))),
+        }
+    }
+
     /// The time of the state in milliseconds, as an expression of SQL for statements that read. In
     /// those that write it is [`Transaction::now_ms`](crate::Transaction::now_ms).
     #[must_use]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use toolbus_bus::Progress;
 use toolbus_wire::json::RawJson;
 use zeroize::Zeroizing;
@@ -17,6 +18,25 @@ use crate::secret_finder::SecretFinder;
 
 /// Shorter ones are not erased: what they are stands in too many texts.
 const ERASED_LENGTH_MIN: usize = 6;
+
+/// Where credentials of providers are kept, such as the vault of `toolbus-vault`.
+pub trait CredentialSource: Send + Sync {
+    /// Finds the credential of this name that is for all tools and all callers of a provider, such
+    /// as `mcp:github`.
+    ///
+    /// # Errors
+    /// When it cannot be read: then nobody knows whether there is one.
+    fn find<'a>(
+        &'a self,
+        provider: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Zeroizing<String>>, UnreadableCredential>>;
+}
+
+/// Why a credential cannot be read, in words that models may read: no path and nothing of a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnreadableCredential(pub String);
 
 /// The credentials of one call, by name.
 #[derive(Default)]

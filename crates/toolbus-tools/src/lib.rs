@@ -33,7 +33,7 @@ mod written;
 pub use budget::Budget;
 pub use call::{Call, CallTime, Outcome, Output};
 pub use call_error::CallError;
-pub use credentials::Credentials;
+pub use credentials::{CredentialSource, Credentials, UnreadableCredential};
 pub use grant::{GrantCheck, GrantKey, Permit};
 pub use guide::{Guide, Guides};
 pub use invoker::Invoker;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use toolbus_store::Error as StoreError;
 
 /// Why the vault does not give or take a credential. None of these texts holds one.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultError {
     /// The key is not the one that the credentials were sealed with.
@@ -43,4 +43,20 @@ pub enum VaultError {
     /// What keeps them says no.
     #[error("the vault's state: {0}")]
     Store(#[from] StoreError),
+}
+
+impl VaultError {
+    /// The same for callers, models among them: no path, no command, and nothing of a key.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::WrongKey { .. } => "the vault was sealed with another key",
+            Self::Damaged { .. } => "one was changed where it is kept",
+            Self::NoKey(_) | Self::OpenKeyFile(_) => "the key of the vault cannot be had",
+            Self::Place(_) | Self::TooLong | Self::TooMany => "it is none that can be kept",
+            Self::Store(StoreError::Locked) => "the state is locked by somebody else",
+            Self::Store(StoreError::Full) => "the disk that the state is on is full",
+            Self::Store(_) => "the state cannot be read",
+        }
+    }
 }

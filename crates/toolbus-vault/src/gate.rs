@@ -5,10 +5,14 @@ use toolbus_tools::CallError;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_wire::ErrorCode;
 
-use crate::Vault;
+use crate::LazyVault;
+
+/// What the names of MCP servers' tools begin with. A server has its credentials from its
+/// connection, and calls bring it none.
+const SERVER_PREFIX: &str = "mcp:";
 
 /// Finds the credentials of calls in a vault. Where that fails the call is not made.
-pub struct VaultGate(pub Vault);
+pub struct VaultGate(pub LazyVault);
 
 impl Gate for VaultGate {
     fn name(&self) -> &'static str {
@@ -18,7 +22,7 @@ impl Gate for VaultGate {
     fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
         let id = passage.subject.id.as_str();
         let Some((provider, tool)) = id.split_once('/') else { return Verdict::Now(Ok(())) };
-        if self.0.knows_of(provider) == Some(false) {
+        if provider.starts_with(SERVER_PREFIX) || self.0.knows_of(provider) == Some(false) {
             return Verdict::Now(Ok(()));
         }
         let (provider, tool) = (provider.to_owned(), tool.to_owned());
@@ -43,7 +47,8 @@ impl Gate for VaultGate {
                 }
                 Err(error) => {
                     tracing::error!(provider, tool, %error, "cannot read credentials for a call");
-                    let text = format!("the credentials of '{provider}' cannot be read");
+                    let reason = error.reason();
+                    let text = format!("the credentials of '{provider}' cannot be read: {reason}");
                     Err(CallError::new(ErrorCode::Denied, text))
                 }
             }

@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
+use rustix::process::geteuid;
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 use toolbus_config::read_secret_file;
@@ -19,8 +22,13 @@ use crate::VaultError;
 pub(crate) const KEY_BYTES: usize = 32;
 /// Bytes of the name of a key, of which nobody comes to the key.
 const NAME_BYTES: usize = 8;
-/// How long the command that gives the key may take.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the command that gives the key may take. Less than a server may take to connect.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most that it may print, in bytes: a key, and some air around it.
+const PRINTED_BYTES_MAX: usize = 256;
+/// The permissions of the group to read a file, and of all but its owner to do anything.
+const GROUP_READ: u32 = 0o040;
+const OTHERS: u32 = 0o077;
 
 /// What credentials are sealed with. It is overwritten when it is dropped.
 #[derive(Clone)]
@@ -30,13 +38,18 @@ pub struct VaultKey {
 }
 
 /// Where the key comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum KeySource {
     /// A file that nobody but its owner may read.
+    ///
+    /// Where it is root's and the reader is not, its group may read it too: how Kubernetes gives a
+    /// secret to a pod.
     File(PathBuf),
     /// A command, by its program and arguments, that prints it: the way to a service that manages
     /// keys.
     Command(Vec<String>),
+    /// The key itself, of a program that has it from elsewhere.
+    Given(VaultKey),
 }
 
 impl VaultKey {
@@ -94,14 +107,17 @@ impl KeySource {
         match self {
             Self::File(path) => read_key_file(path),
             Self::Command(command) => ask_command(command).await,
+            Self::Given(key) => Ok(key.clone()),
         }
     }
 }
 
 fn read_key_file(path: &Path) -> Result<VaultKey, VaultError> {
     let failed = |error| VaultError::NoKey(format!("{}: {error}", path.display()));
-    let mode = fs::metadata(path).map_err(failed)?.mode();
-    if mode & 0o077 != 0 {
+    let metadata = fs::metadata(path).map_err(failed)?;
+    let is_for_group = metadata.uid() == 0 && !geteuid().is_root();
+    let allowed = if is_for_group { GROUP_READ } else { 0 };
+    if metadata.mode() & OTHERS & !allowed != 0 {
         return Err(VaultError::OpenKeyFile(path.to_owned()));
     }
     VaultKey::parse(read_secret_file(path, 2 * KEY_BYTES).map_err(failed)?.expose())
@@ -116,18 +132,33 @@ async fn ask_command(command: &[String]) -> Result<VaultKey, VaultError> {
     let failed = |reason: String| VaultError::NoKey(format!("{program}: {reason}"));
 
     let mut asked = Command::new(program);
-    asked.args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
-    let output = timeout(COMMAND_TIMEOUT, asked.output()).await;
-    let output = output
+    asked.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let answered = timeout(COMMAND_TIMEOUT, read_answer(asked.kill_on_drop(true))).await;
+    let (printed, status) = answered
         .map_err(|_| failed(format!("no answer within {} s", COMMAND_TIMEOUT.as_secs())))?
         .map_err(|error| failed(error.to_string()))?;
 
-    let printed = Zeroizing::new(output.stdout);
-    if !output.status.success() {
-        return Err(failed(output.status.to_string()));
+    if !status.success() {
+        return Err(failed(status.to_string()));
     }
     let text = str::from_utf8(&printed).map_err(|_| failed("it printed no text".to_owned()))?;
     VaultKey::parse(text)
+}
+
+/// What a command prints, and how it ended. Dropped before that, it kills the command.
+async fn read_answer(command: &mut Command) -> io::Result<(Zeroizing<Vec<u8>>, ExitStatus)> {
+    let mut child = command.spawn()?;
+    // Room for more than all of it: what a buffer leaves where it was is not overwritten.
+    let mut printed = Zeroizing::new(Vec::with_capacity(2 * PRINTED_BYTES_MAX));
+    if let Some(stdout) = child.stdout.take() {
+        let limit = u64::try_from(PRINTED_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+        stdout.take(limit).read_to_end(&mut printed).await?;
+    }
+
+    if printed.len() > PRINTED_BYTES_MAX {
+        return Err(io::Error::other("it prints more than a key"));
+    }
+    Ok((printed, child.wait().await?))
 }
 
 #[cfg(test)]

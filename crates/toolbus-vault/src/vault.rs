@@ -1,24 +1,25 @@
 //! The vault: credentials in the store, sealed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, FromRow, Row as _};
 use toolbus_store::{Error as StoreError, Migration, Migrations, Store, Transaction};
 use toolbus_tools::Credentials;
+use zeroize::Zeroizing;
 
+use crate::providers::{CHANGES, Providers};
 use crate::{CredentialPlace, VaultError, VaultKey, seal};
 
 /// Longest credential, in bytes.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
 /// Most credentials of a vault.
 pub const CREDENTIALS_MAX: i64 = 10_000;
-/// The part of the state that changes are told of.
-const CHANGES: &str = "vault";
+/// How many credentials are in memory at a time while the key is changed.
+const RESEALED_AT_A_TIME: i64 = 100;
 
 /// The tables of the vault.
 pub const MIGRATIONS: Migrations = Migrations {
@@ -46,13 +47,7 @@ pub const MIGRATIONS: Migrations = Migrations {
 pub struct Vault {
     store: Store,
     key: Arc<VaultKey>,
-    providers: Arc<Mutex<Providers>>,
-}
-
-/// Which providers have credentials, so that the calls of all others ask nobody.
-struct Providers {
-    changes: watch::Receiver<u64>,
-    known: Option<BTreeSet<String>>,
+    providers: Providers,
 }
 
 /// A credential that is kept, without its value.
@@ -99,29 +94,38 @@ fn place_of(provider: String, tool: String, caller: String, name: String) -> Cre
 }
 
 impl Vault {
-    /// The vault of a store, which knows [`MIGRATIONS`]. An empty one takes this key as its own.
+    /// The vault of a store, which knows [`MIGRATIONS`]. An empty one takes the key as its own that
+    /// is there at the first write.
     ///
     /// # Errors
     /// [`VaultError::WrongKey`], and what the store says.
     pub async fn open(store: Store, key: VaultKey) -> Result<Self, VaultError> {
-        let name = key.name().to_owned();
-        let stored = store
-            .write(|transaction| {
-                Box::pin(async move {
-                    sqlx::query(
-                        "INSERT INTO vault_key (id, name) VALUES (1, $1) ON CONFLICT DO NOTHING",
-                    )
-                    .bind(name)
-                    .execute(transaction.connection())
-                    .await?;
-                    key_name(transaction).await
-                })
-            })
-            .await?;
-        check_key(&key, stored)?;
+        let providers = Providers::of(&store);
+        Self::open_with(store, key, providers).await
+    }
 
-        let providers = Providers { changes: store.changes(CHANGES), known: None };
-        Ok(Self { store, key: Arc::new(key), providers: Arc::new(Mutex::new(providers)) })
+    pub(crate) async fn open_with(
+        store: Store,
+        key: VaultKey,
+        providers: Providers,
+    ) -> Result<Self, VaultError> {
+        let vault = Self { store, key: Arc::new(key), providers };
+        vault.check_stored_key().await?;
+        Ok(vault)
+    }
+
+    /// The name of its key.
+    pub(crate) fn key_name(&self) -> &str {
+        self.key.name()
+    }
+
+    /// Checks that the credentials are sealed with this key, where there are any.
+    async fn check_stored_key(&self) -> Result<(), VaultError> {
+        let stored: Option<String> = sqlx::query_scalar("SELECT name FROM vault_key WHERE id = 1")
+            .fetch_optional(self.store.readers())
+            .await
+            .map_err(StoreError::from)?;
+        stored.map_or(Ok(()), |stored| check_key(&self.key, stored))
     }
 
     /// Puts a credential into its place, instead of the one there.
@@ -135,7 +139,8 @@ impl Vault {
         }
 
         let sealed = seal::seal(&self.key, &place, value)?;
-        self.write(move |transaction| Box::pin(insert(transaction, place, sealed))).await
+        self.write(KeyUse::Seal, move |transaction| Box::pin(insert(transaction, place, sealed)))
+            .await
     }
 
     /// Removes a credential; `false` where there was none.
@@ -143,7 +148,7 @@ impl Vault {
     /// # Errors
     /// What the store says, or another key meanwhile.
     pub async fn remove(&self, place: CredentialPlace) -> Result<bool, VaultError> {
-        self.write(move |transaction| {
+        self.write(KeyUse::Show, move |transaction| {
             Box::pin(async move {
                 let removed = sqlx::query(
                     "DELETE FROM vault_credentials
@@ -167,7 +172,7 @@ impl Vault {
     /// What the store says, or another key meanwhile.
     pub async fn remove_provider(&self, provider: &str) -> Result<u64, VaultError> {
         let provider = provider.to_owned();
-        self.write(move |transaction| {
+        self.write(KeyUse::Show, move |transaction| {
             Box::pin(async move {
                 let removed = sqlx::query("DELETE FROM vault_credentials WHERE provider = $1")
                     .bind(provider)
@@ -211,7 +216,7 @@ impl Vault {
         tool: &str,
         user: &str,
     ) -> Result<Credentials, VaultError> {
-        if !self.has_any(provider).await? {
+        if !self.providers.has_any(provider).await? {
             return Ok(Credentials::default());
         }
 
@@ -232,10 +237,45 @@ impl Vault {
 
         let mut credentials = Credentials::default();
         for (name, row) in particular {
-            let value = seal::open(&self.key, &row.place(), row.sealed)?;
-            credentials.insert(name, value);
+            credentials.insert(name, self.unseal(row).await?);
         }
         Ok(credentials)
+    }
+
+    /// The value of one place, and of no other that may fit as well.
+    ///
+    /// # Errors
+    /// When it does not open, or what the store says.
+    pub async fn find(
+        &self,
+        place: &CredentialPlace,
+    ) -> Result<Option<Zeroizing<String>>, VaultError> {
+        let row: Option<Row> = sqlx::query_as(
+            "SELECT * FROM vault_credentials
+             WHERE provider = $1 AND tool = $2 AND caller = $3 AND name = $4",
+        )
+        .bind(&place.provider)
+        .bind(place.tool.as_deref().unwrap_or_default())
+        .bind(place.user.as_deref().unwrap_or_default())
+        .bind(&place.name)
+        .fetch_optional(self.store.readers())
+        .await
+        .map_err(StoreError::from)?;
+
+        match row {
+            Some(row) => self.unseal(row).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn unseal(&self, row: Row) -> Result<Zeroizing<String>, VaultError> {
+        let damaged = match seal::open(&self.key, &row.place(), row.sealed) {
+            Err(error @ VaultError::Damaged { .. }) => error,
+            opened => return opened,
+        };
+        // It may be whole, and its key another one since this was opened.
+        self.check_stored_key().await?;
+        Err(damaged)
     }
 
     /// Seals everything with another key, all of it or nothing. Other processes that have the old
@@ -246,93 +286,85 @@ impl Vault {
     pub async fn change_key(&self, key: VaultKey) -> Result<Self, VaultError> {
         let (old, new) = (Arc::clone(&self.key), Arc::new(key));
         let sealing = Arc::clone(&new);
-        self.write(move |transaction| {
-            Box::pin(async move {
-                let rows: Vec<Row> = sqlx::query_as("SELECT * FROM vault_credentials")
-                    .fetch_all(transaction.connection())
-                    .await?;
-                let sealed: Result<Vec<_>, _> =
-                    rows.into_iter().map(|row| reseal(row, &old, &sealing)).collect();
-                let sealed = match sealed {
-                    Ok(sealed) => sealed,
-                    Err(error) => return Ok(Err(error)),
-                };
-
-                for (place, sealed) in sealed {
-                    sqlx::query(
-                        "UPDATE vault_credentials SET sealed = $5
-                         WHERE provider = $1 AND tool = $2 AND caller = $3 AND name = $4",
-                    )
-                    .bind(place.provider)
-                    .bind(place.tool.unwrap_or_default())
-                    .bind(place.user.unwrap_or_default())
-                    .bind(place.name)
-                    .bind(sealed)
-                    .execute(transaction.connection())
-                    .await?;
-                }
-                sqlx::query("UPDATE vault_key SET name = $1 WHERE id = 1")
-                    .bind(sealing.name().to_owned())
-                    .execute(transaction.connection())
-                    .await?;
-                Ok(Ok(()))
-            })
+        self.write(KeyUse::Show, move |transaction| {
+            Box::pin(reseal_all(transaction, old, sealing))
         })
         .await?;
         Ok(Self { key: new, ..self.clone() })
     }
 
-    /// Whether a provider has credentials at all, as far as that is known here. The calls of most
-    /// have none, and cost no look at the store.
-    pub(crate) fn knows_of(&self, provider: &str) -> Option<bool> {
-        let providers = self.providers.lock();
-        let has_changed = providers.changes.has_changed().unwrap_or(true);
-        let known = providers.known.as_ref().filter(|_| !has_changed)?;
-        Some(known.contains(provider))
-    }
-
-    async fn has_any(&self, provider: &str) -> Result<bool, VaultError> {
-        if let Some(has_any) = self.knows_of(provider) {
-            return Ok(has_any);
-        }
-
-        // A change that comes while it is looked is seen the next time.
-        self.providers.lock().changes.mark_unchanged();
-        let found: Vec<String> =
-            sqlx::query_scalar("SELECT DISTINCT provider FROM vault_credentials")
-                .fetch_all(self.store.readers())
-                .await
-                .map_err(StoreError::from)?;
-        let found: BTreeSet<String> = found.into_iter().collect();
-        let has_any = found.contains(provider);
-        self.providers.lock().known = Some(found);
-        Ok(has_any)
-    }
-
-    /// Writes with the key that the credentials are sealed with, or not at all. Work that gives an
-    /// error of the vault has written nothing.
-    async fn write<T, F>(&self, work: F) -> Result<T, VaultError>
+    /// Writes with the key that the credentials are sealed with, or not at all. An error of the
+    /// vault undoes what the work has written.
+    async fn write<T, F>(&self, key_use: KeyUse, work: F) -> Result<T, VaultError>
     where
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Written<T>> + Send + 'static,
     {
         let key = Arc::clone(&self.key);
+        let failure: Arc<Mutex<Option<VaultError>>> = Arc::default();
+        let failing = Arc::clone(&failure);
+
         let written = self.store.write(move |transaction| {
             Box::pin(async move {
-                if let Err(wrong) = check_key(&key, key_name(transaction).await?) {
-                    return Ok(Err(wrong));
+                let written = match key_use.check(&key, transaction).await? {
+                    Ok(()) => work(transaction).await?,
+                    Err(wrong) => Err(wrong),
+                };
+                match written {
+                    Ok(written) => {
+                        transaction.notify(CHANGES);
+                        Ok(written)
+                    }
+                    Err(error) => {
+                        *failing.lock() = Some(error);
+                        // What is undone is what fails by a rule of the tables.
+                        Err(StoreError::Conflict("the vault refuses".to_owned()))
+                    }
                 }
-                let written = work(transaction).await?;
-                transaction.notify(CHANGES);
-                Ok(written)
             })
         });
-        written.await?
+        let written = written.await;
+        match failure.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(written?),
+        }
     }
 }
 
 /// What a write makes of it, where the store did its part.
 type Written<T> = Result<Result<T, VaultError>, StoreError>;
+
+/// What a write needs the key for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyUse {
+    /// To seal something: an empty vault takes the key as its own.
+    Seal,
+    /// To show that whoever writes has it.
+    Show,
+}
+
+impl KeyUse {
+    /// Checks the key, and keeps others from changing it before the write is committed.
+    async fn check(self, key: &VaultKey, transaction: &mut Transaction) -> Written<()> {
+        // An update of nothing is what locks the row in both databases.
+        let stored: Option<String> = match self {
+            Self::Seal => {
+                let claim = sqlx::query_scalar(
+                    "INSERT INTO vault_key (id, name) VALUES (1, $1)
+                     ON CONFLICT (id) DO UPDATE SET name = vault_key.name RETURNING name",
+                );
+                claim.bind(key.name().to_owned()).fetch_optional(transaction.connection()).await?
+            }
+            Self::Show => {
+                let lock = sqlx::query_scalar(
+                    "UPDATE vault_key SET name = name WHERE id = 1 RETURNING name",
+                );
+                lock.fetch_optional(transaction.connection()).await?
+            }
+        };
+        Ok(stored.map_or(Ok(()), |stored| check_key(key, stored)))
+    }
+}
 
 async fn insert(
     transaction: &mut Transaction,
@@ -373,21 +405,71 @@ async fn insert(
     Ok(Ok(()))
 }
 
-/// A credential sealed with another key.
-fn reseal(
-    row: Row,
-    old: &VaultKey,
-    new: &VaultKey,
-) -> Result<(CredentialPlace, Vec<u8>), VaultError> {
-    let place = row.place();
-    let value = seal::open(old, &place, row.sealed)?;
-    let sealed = seal::seal(new, &place, &value)?;
-    Ok((place, sealed))
+/// Seals everything with another key, a few credentials at a time.
+async fn reseal_all(
+    transaction: &mut Transaction,
+    old: Arc<VaultKey>,
+    new: Arc<VaultKey>,
+) -> Written<()> {
+    let mut last = CredentialPlace::new("", "");
+    loop {
+        let rows = rows_after(transaction, &last).await?;
+        let Some(row) = rows.last() else { break };
+        last = row.place();
+
+        for row in rows {
+            let place = row.place();
+            let resealed = seal::open(&old, &place, row.sealed)
+                .and_then(|value| seal::seal(&new, &place, &value));
+            match resealed {
+                Ok(sealed) => replace_sealed(transaction, place, sealed).await?,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+
+    sqlx::query("UPDATE vault_key SET name = $1 WHERE id = 1")
+        .bind(new.name().to_owned())
+        .execute(transaction.connection())
+        .await?;
+    Ok(Ok(()))
 }
 
-async fn key_name(transaction: &mut Transaction) -> Result<String, StoreError> {
-    let name = sqlx::query_scalar("SELECT name FROM vault_key WHERE id = 1");
-    Ok(name.fetch_one(transaction.connection()).await?)
+/// The next rows by their places.
+async fn rows_after(
+    transaction: &mut Transaction,
+    last: &CredentialPlace,
+) -> Result<Vec<Row>, StoreError> {
+    let rows = sqlx::query_as(
+        "SELECT * FROM vault_credentials
+         WHERE (provider, tool, caller, name) > ($1, $2, $3, $4)
+         ORDER BY provider, tool, caller, name LIMIT $5",
+    )
+    .bind(last.provider.clone())
+    .bind(last.tool.clone().unwrap_or_default())
+    .bind(last.user.clone().unwrap_or_default())
+    .bind(last.name.clone())
+    .bind(RESEALED_AT_A_TIME);
+    Ok(rows.fetch_all(transaction.connection()).await?)
+}
+
+async fn replace_sealed(
+    transaction: &mut Transaction,
+    place: CredentialPlace,
+    sealed: Vec<u8>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE vault_credentials SET sealed = $5
+         WHERE provider = $1 AND tool = $2 AND caller = $3 AND name = $4",
+    )
+    .bind(place.provider)
+    .bind(place.tool.unwrap_or_default())
+    .bind(place.user.unwrap_or_default())
+    .bind(place.name)
+    .bind(sealed)
+    .execute(transaction.connection())
+    .await?;
+    Ok(())
 }
 
 fn check_key(key: &VaultKey, stored: String) -> Result<(), VaultError> {

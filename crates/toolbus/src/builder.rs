@@ -120,6 +120,16 @@ impl ToolbusBuilder {
         Self { invoker: self.invoker.gate(gate), ..self }
     }
 
+    /// Has this gate find the credentials of calls, such as `toolbus-vault`'s, in place of any
+    /// other. It comes behind all gates, whatever else is built after it: only calls that may run
+    /// have credentials. A tool reads them by
+    /// [`ToolContext::credential`](crate::ToolContext::credential) or out of its
+    /// [`Invocation`](crate::Invocation), and they are erased from what it says. By default no call
+    /// has any.
+    pub fn credentials(self, gate: impl Gate + 'static) -> Self {
+        Self { invoker: self.invoker.credentials(gate), ..self }
+    }
+
     /// Has this step shape every output, after those there are and before outputs are bounded.
     pub fn shape(self, shape: Arc<dyn Shape>) -> Self {
         Self { invoker: self.invoker.shape(shape), ..self }

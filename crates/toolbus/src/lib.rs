@@ -130,8 +130,9 @@ pub use toolbus_tools::policy::{ApprovalDemand, Decision, Policy, PolicyRequest}
 pub use toolbus_tools::registry::Offer;
 pub use toolbus_tools::tool::Risk;
 pub use toolbus_tools::{
-    Annotations, Budget, Call, CallError, CallTime, Door, Executor, GrantCheck, GrantKey, Guide,
-    Invoker, Outcome, Output, Principal, Registry, Scope, Subject, Tool, View,
+    Annotations, Budget, Call, CallError, CallTime, CredentialSource, Credentials, Door, Executor,
+    GrantCheck, GrantKey, Guide, Invoker, Outcome, Output, Principal, Registry, Scope, Subject,
+    Tool, View,
 };
 pub use toolbus_wire::name::{AgentName, InstanceId};
 pub use toolbus_wire::{ErrorCode, Execution};

@@ -1,13 +1,15 @@
 //! Which MCP servers run in this process, and how they are started.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use toolbus_mcp::ServerCredentials;
 use toolbus_mcp::bridge;
 use toolbus_mcp::config::{self, Config, Variables};
 use toolbus_mcp::server_pool::{PoolConfig, ServerPool, StartError};
 use toolbus_mcp::settings::{self, McpSettings};
 use toolbus_mcp::supervisor::Supervisor;
-use toolbus_tools::GrantCheck;
+use toolbus_tools::{CredentialSource, GrantCheck};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 /// Which MCP servers run in this process, behind a bridge of its own.
@@ -91,6 +93,14 @@ impl McpServers {
         self
     }
 
+    /// The same servers, those with `${vault:NAME}` in their entries with the credentials of this
+    /// source: each has those of the provider `mcp:SERVER`. Without it they are not connected.
+    #[must_use]
+    pub fn credentials(mut self, source: Arc<dyn CredentialSource>) -> Self {
+        self.settings.credentials = Some(ServerCredentials(source));
+        self
+    }
+
     /// Begins to connect to the servers, for a bridge that announces them to this agent, and takes
     /// the requests that `grants` lets pass.
     pub(crate) fn start(
@@ -125,6 +135,7 @@ fn start_pool(text: &str, settings: &McpSettings) -> Result<ServerPool, McpError
 
     let mut options = PoolConfig::new(std::env::vars_os());
     options.supervisor = settings.supervisor.clone();
+    options.credentials = settings.credentials.clone();
     options.elects_owners = settings.elects_owners;
     Ok(ServerPool::start(servers, options)?)
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
 use toolbus_tools::call::{InnerCalls, Invocation, Outcome};
 use toolbus_tools::id::{CallId, ToolName};
-use toolbus_tools::{CallError, Door, Scope};
+use toolbus_tools::{CallError, Credentials, Door, Scope};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 /// What a tool's function knows of the call that it runs for, and what it can do meanwhile. Clones
@@ -18,13 +18,15 @@ pub struct ToolContext {
     scope: Arc<Scope>,
     context: CallContext,
     calls: InnerCalls,
+    credentials: Arc<Credentials>,
 }
 
 impl ToolContext {
     /// Takes a call apart: its arguments, and what else is known of it.
     pub(crate) fn of(call: Invocation) -> (Map<String, Value>, Self) {
-        let Invocation { id, arguments, scope, context, calls, .. } = call;
-        (arguments, Self { id, scope, context, calls })
+        let Invocation { id, arguments, scope, context, calls, credentials, .. } = call;
+        let credentials = Arc::new(credentials);
+        (arguments, Self { id, scope, context, calls, credentials })
     }
 
     /// The caller's id for the call. It may be any text of at most 256 bytes, and is unique within
@@ -38,6 +40,15 @@ impl ToolContext {
     #[must_use]
     pub fn scope(&self) -> &Arc<Scope> {
         &self.scope
+    }
+
+    /// The credential of this name that the call is made with, where there is a gate that finds
+    /// them (see [`ToolbusBuilder::credentials`](crate::ToolbusBuilder::credentials)) and there is
+    /// one for this tool and caller. It is erased from what the tool returns and reports, from six
+    /// bytes on; what the tool hands it to is the tool's affair.
+    #[must_use]
+    pub fn credential(&self, name: &str) -> Option<&str> {
+        self.credentials.get(name)
     }
 
     /// How much time is left. When it is over, the function's future is dropped.

@@ -14,6 +14,7 @@ fn list() -> serde_json::Value {
     json!({"mcpServers": {
         "time": {"command": "uvx", "args": ["mcp-server-time", "\u{1b}[2K"]},
         "todo": {"type": "http", "url": "https://todo.example.org/mcp"},
+        "keys": {"command": "keys", "env": {"TOKEN": "${vault:TOKEN}"}},
     }})
 }
 
@@ -48,6 +49,7 @@ fn only_a_yes_is_one_and_the_servers_are_shown() {
         let shown = String::from_utf8(shown).expect("text");
         assert!(shown.contains("  time: uvx mcp-server-time \n"), "{shown}");
         assert!(shown.contains("  todo: https://todo.example.org/mcp\n"), "{shown}");
+        assert!(shown.contains("  keys (with credentials of the vault): keys\n"), "{shown}");
     }
 }
 

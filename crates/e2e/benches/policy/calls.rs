@@ -124,8 +124,7 @@ impl Logged {
         let location = Location::Sqlite(folder.path().join("state.db"));
         let store = LazyStore::new(location, &[MIGRATIONS]);
         runtime.block_on(store.open())?;
-        let audit =
-            runtime.block_on(async { Audit::start(store.clone(), AuditConfig::default()) });
+        let audit = runtime.block_on(async { Audit::start(store.clone(), AuditConfig::default()) });
         Ok(Self { caller: guarded(&audit)?, audit, store, _folder: folder })
     }
 

@@ -57,6 +57,7 @@ const EVERYTHING: &[&str] = &[
     "mcpBridge.replicas=2",
     "mcpBridge.persistence.enabled=true",
     "mcpBridge.persistence.accessMode=ReadWriteMany",
+    "mcpBridge.vault.existingSecret=vault",
     "scriptsManager.autoscaling.enabled=true",
     "scriptsManager.autoscaling.authenticationRef=rabbit",
     "scripts.namespace.name=rocky-scripts",

@@ -27,3 +27,4 @@ mod stop;
 mod support;
 mod telemetry;
 mod trust;
+mod vault;

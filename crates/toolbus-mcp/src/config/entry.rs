@@ -1,6 +1,6 @@
 //! One entry of `mcp.json`: a server, how it is reached, and which of its tools are allowed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::auth::{self, Grant};
 use super::credential::{self, find_credentials};
 use super::members::{MemberFindings, Members};
 use super::sandbox::{self, SandboxPolicy};
+use super::template::{CredentialSlot, CredentialValues, HasGrant};
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
 
@@ -121,6 +122,8 @@ pub struct Entry {
     pub registered_by: Option<String>,
     /// Values that variables of the environment have put into the entry and that are credentials.
     credentials: Vec<Secret>,
+    /// The places that credentials of the vault go into when the server is connected.
+    slots: Vec<CredentialSlot>,
 }
 
 /// What reading one entry has given.
@@ -225,8 +228,24 @@ impl Entry {
             name => Self::read_enabled(name.ok(), members),
         };
 
-        let MemberFindings { mistakes, warnings, credentials } = findings;
-        let entry = entry.map(|entry| Self { credentials, ..entry });
+        let MemberFindings { mut mistakes, warnings, credentials, templates } = findings;
+        let has_grant = match entry.as_ref().map(|entry| &entry.target) {
+            Some(Target::Endpoint(Endpoint { grant: Some(_), .. })) => HasGrant::Yes,
+            _ => HasGrant::No,
+        };
+        let mut slots = Vec::new();
+        for (path, template) in templates {
+            match CredentialSlot::new(&path, template, has_grant) {
+                Ok(slot) => slots.push(slot),
+                Err(what) => mistakes.push(Mistake {
+                    server: Some(name.to_owned()),
+                    member: Some(path),
+                    what: what.to_owned(),
+                }),
+            }
+        }
+
+        let entry = entry.map(|entry| Self { credentials, slots, ..entry });
         EntryReading { entry: entry.filter(|_| mistakes.is_empty()).ok_or(mistakes), warnings }
     }
 
@@ -257,6 +276,7 @@ impl Entry {
             session,
             registered_by,
             credentials: Vec::new(),
+            slots: Vec::new(),
         });
         (entry, members.finish())
     }
@@ -273,6 +293,7 @@ impl Entry {
             session: SessionMode::Shared,
             registered_by: None,
             credentials: Vec::new(),
+            slots: Vec::new(),
         }
     }
 
@@ -306,6 +327,23 @@ impl Entry {
     /// Whether the older HTTP transport is tried with a server that does not take the newer one.
     pub(crate) fn falls_back(&self) -> bool {
         matches!(&self.target, Target::Endpoint(endpoint) if endpoint.protocol.falls_back())
+    }
+
+    /// The names of the credentials of the vault that it is connected with, each once.
+    pub(crate) fn vault_credentials(&self) -> BTreeSet<&str> {
+        self.slots.iter().flat_map(CredentialSlot::names).collect()
+    }
+
+    /// How the server is reached, with these credentials of the vault in their places.
+    ///
+    /// # Errors
+    /// When one cannot stand where it is to. Its value is not told.
+    pub(crate) fn target_with(&self, values: &CredentialValues) -> Result<Target, String> {
+        let mut target = self.target.clone();
+        for slot in &self.slots {
+            slot.fill_in(&mut target, values)?;
+        }
+        Ok(target)
     }
 
     /// The eraser of this server's secrets, for everything that it says.

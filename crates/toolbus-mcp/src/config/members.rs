@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::credential::find_credentials;
+use super::template::Template;
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
 
@@ -41,6 +42,8 @@ pub(super) struct MemberFindings {
     pub(super) warnings: Vec<Mistake>,
     /// The values of variables whose names speak of credentials, or that look like some.
     pub(super) credentials: Vec<Secret>,
+    /// The texts with credentials of the vault in them, by the members that they are.
+    pub(super) templates: Vec<(String, Template)>,
 }
 
 impl<'a> Members<'a> {
@@ -215,13 +218,20 @@ impl<'a> Members<'a> {
         self.take_expanded(member).map(Secret::from)
     }
 
-    /// The text with its variables replaced; a mistake where that cannot be.
+    /// The text with its variables replaced, and noted where it has credentials of the vault; a
+    /// mistake where that cannot be.
     fn expand(&mut self, path: &str, text: &str) -> Option<String> {
         let credentials = &mut self.findings.credentials;
         let expanded = self.variables.expand_text(text, |variable, value| {
             credentials.extend(find_credentials(variable, value));
         });
-        expanded.map_err(|what| self.add_mistake(path, what)).ok()
+        let template = expanded.map_err(|what| self.add_mistake(path, what)).ok()?;
+
+        let text = template.as_written();
+        if template.has_credentials() {
+            self.findings.templates.push((path.to_owned(), template));
+        }
+        Some(text)
     }
 
     /// Takes the number of a TCP port.
@@ -260,6 +270,9 @@ impl<'a> Members<'a> {
         self.findings.mistakes.extend(inner.mistakes.into_iter().map(of_member));
         self.findings.warnings.extend(inner.warnings.into_iter().map(of_member));
         self.findings.credentials.extend(inner.credentials);
+        let templates = inner.templates.into_iter();
+        let templates = templates.map(|(path, template)| (format!("{member}.{path}"), template));
+        self.findings.templates.extend(templates);
     }
 
     /// The number of mistakes so far.

@@ -1,4 +1,10 @@
-//! `${NAME}` and `${NAME:-default}` in values: who may use them, and how they are replaced.
+//! `${NAME}`, `${NAME:-default}` and `${vault:NAME}` in values: who may use them, and how they are
+//! replaced. Credentials of the vault are not, see [`super::template`].
+
+use super::template::{self, Template};
+
+/// What a reference to a credential of the vault begins with.
+const VAULT_PREFIX: &str = "vault:";
 
 /// Where the value of `${NAME}` comes from.
 #[derive(Clone, Copy)]
@@ -17,13 +23,20 @@ impl Variables<'_> {
         self,
         text: &str,
         mut on_value: impl FnMut(&str, &str),
-    ) -> Result<String, String> {
-        let mut expanded = String::with_capacity(text.len());
+    ) -> Result<Template, String> {
+        let mut expanded = Template::default();
         let mut rest = text;
 
         while let Some((before, after)) = rest.split_once("${") {
             let (inner, after) =
                 after.split_once('}').ok_or("there is a \"${\" without its \"}\"")?;
+            expanded.push_text(before);
+            rest = after;
+            if let Some(name) = inner.strip_prefix(VAULT_PREFIX) {
+                expanded.push_credential(self.credential_name(name)?);
+                continue;
+            }
+
             let (name, default) = match inner.split_once(":-") {
                 Some((name, default)) => (name, Some(default)),
                 None => (inner, None),
@@ -31,16 +44,30 @@ impl Variables<'_> {
             if !is_name(name) {
                 return Err("between \"${\" and \"}\" stands no variable's name".to_owned());
             }
+            if default.is_some_and(|default| default.contains("${")) {
+                return Err("a default can have no variable in it".to_owned());
+            }
 
             let value = self.value(name, default)?;
             on_value(name, &value);
-            expanded.push_str(before);
-            expanded.push_str(&value);
-            rest = after;
+            expanded.push_text(&value);
         }
 
-        expanded.push_str(rest);
+        expanded.push_text(rest);
         Ok(expanded)
+    }
+
+    /// The name of a credential of the vault, where it may be used.
+    fn credential_name(self, name: &str) -> Result<&str, String> {
+        match self {
+            Self::Refused => Err("credentials of the vault may not be used here".to_owned()),
+            Self::From(_) if template::is_credential_name(name) => Ok(name),
+            Self::From(_) => Err(format!(
+                "behind \"${{vault:\" stands no credential's name: it has 1 to {} letters, digits, \
+                 `_`, `.` and `-`, and no default",
+                template::CREDENTIAL_NAME_BYTES_MAX
+            )),
+        }
     }
 
     /// The value of a variable. As in a shell, the default also stands in for an empty one.

@@ -16,7 +16,7 @@ use super::client_handler::ClientRequestHandler;
 use super::lifecycle::add_child_exit;
 use super::start_watch::StartWatch;
 use super::{SandboxDemand, ServerAccess, SharedDeps};
-use crate::config::{Endpoint, Launch, find_credentials};
+use crate::config::{Endpoint, Launch, Target, find_credentials};
 use crate::eraser::shorten_text;
 use crate::failure::Failure;
 use crate::lookup::URI_BYTES_MAX;
@@ -43,9 +43,11 @@ pub(crate) enum Handshake {
     OlderHttp,
 }
 
-/// One attempt to start a server: how it begins, and who follows it.
+/// One attempt to start a server: how it is reached, how it begins, and who follows it.
 #[derive(Clone, Copy)]
 pub(crate) struct StartAttempt<'a> {
+    /// With the credentials of the vault in it.
+    pub(crate) target: &'a Target,
     pub(crate) handshake: Handshake,
     pub(crate) watch: &'a StartWatch,
 }

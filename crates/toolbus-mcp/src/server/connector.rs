@@ -18,7 +18,7 @@ use super::{ServerOrigin, ServerState};
 use crate::change_pace::ChangePace;
 use crate::config::Entry;
 use crate::connection::{
-    CallFailure, Connection, Handshake, ServerAccess, StartAttempt, StartWatch,
+    CallFailure, Connection, Handshake, ServerAccess, StartAttempt, StartWatch, resolve_target,
 };
 use crate::failure::Failure;
 use crate::ownership::Ownership;
@@ -427,11 +427,13 @@ impl ServerConnector {
     /// Opens a connection in the way that worked last time, else in those that may work after the
     /// failure of the one before.
     async fn open_connection(&self, watch: &StartWatch) -> Result<Connection, Failure> {
+        let target = resolve_target(&self.entry, &self.access, &self.context.deps).await?;
         let mut handshake = *self.handshake.lock();
         let mut failure_before: Option<Failure> = None;
 
         loop {
-            let failure = match self.try_handshake(handshake, watch).await {
+            let attempt = StartAttempt { target: &target, handshake, watch };
+            let failure = match self.try_handshake(attempt).await {
                 Ok(connection) => {
                     *self.handshake.lock() = handshake;
                     return Ok(connection);
@@ -473,15 +475,9 @@ impl ServerConnector {
         }
     }
 
-    async fn try_handshake(
-        &self,
-        handshake: Handshake,
-        watch: &StartWatch,
-    ) -> Result<Connection, Failure> {
+    async fn try_handshake(&self, attempt: StartAttempt<'_>) -> Result<Connection, Failure> {
         let cut = self.stop.child_token();
-        let deps = &self.context.deps;
-        let attempt = StartAttempt { handshake, watch };
-        Connection::open(&self.entry, &self.access, deps, attempt, cut).await
+        Connection::open(&self.entry, &self.access, &self.context.deps, attempt, cut).await
     }
 
     /// Lists again when the server reports a change, an operator accepts one, or agents want it.

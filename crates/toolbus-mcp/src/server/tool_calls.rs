@@ -123,6 +123,9 @@ impl Server {
             CallFailure::NotSent(failure) if failure.needs_login => {
                 CallError::NeedsLogin { server, reason: failure.to_string() }
             }
+            CallFailure::NotSent(failure) if failure.needs_credential => {
+                CallError::NoCredential { server, reason: failure.to_string() }
+            }
             CallFailure::NotSent(failure) => {
                 // A caller that named the server gets the name back as it gave it.
                 let server = call.server.clone().unwrap_or(server);

@@ -42,4 +42,15 @@ async fn a_command_prints_the_key_or_says_why_not() {
     let error = ask("echo nonsense").fetch().await.unwrap_err().to_string();
     assert_eq!(error, "the key of the vault: expected 64 hexadecimal digits");
     assert!(KeySource::Command(Vec::new()).fetch().await.is_err());
+    // It is read as far as a key may be long, and not to its end, which is never.
+    let error = ask("yes").fetch().await.unwrap_err().to_string();
+    assert_eq!(error, "the key of the vault: sh: it prints more than a key");
+}
+
+/// The clock goes on by itself while nothing else does.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_does_not_end_is_killed() {
+    let command = ["sleep", "1000"].map(str::to_owned).to_vec();
+    let error = KeySource::Command(command).fetch().await.unwrap_err().to_string();
+    assert_eq!(error, "the key of the vault: sleep: no answer within 10 s");
 }

@@ -1,22 +1,27 @@
 //! Credentials of calls: behind every other gate, and in nothing that anybody reads.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_bus::Progress;
+use toolbus_testkit::eventually;
 use toolbus_tools::call::{Arguments, Invocation};
 use toolbus_tools::id::{CallId, ToolName};
 use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_tools::{
     Call, CallError, Door, Invoker, Outcome, Output, Principal, Registry, Scope, Tool,
 };
-use toolbus_vault::{CredentialPlace, Vault, VaultGate};
+use toolbus_vault::{CredentialPlace, KeySource, LazyVault, VaultGate};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::name::AgentName;
 
 use crate::support::*;
+
+/// How long another process's change may take to be heard of.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// Says all that it knows, everywhere.
 async fn leak(call: Invocation) -> Outcome {
@@ -37,7 +42,7 @@ async fn leak(call: Invocation) -> Outcome {
     Ok(Output { structured: structured.clone(), mcp: structured, ..Output::text(token) })
 }
 
-fn invoker(vault: Vault) -> Invoker {
+fn invoker(vault: LazyVault) -> Invoker {
     let registry = Registry::new();
     let parameters = json!({
         "type": "object", "properties": {"fail": {"type": "boolean"}, "deny": {"type": "boolean"}},
@@ -77,10 +82,9 @@ async fn everything(invoker: &Invoker, mut call: Call) -> (String, Outcome) {
 #[tokio::test]
 async fn a_tool_has_its_credentials_and_nothing_that_comes_back_does() {
     for place in Place::all().await {
-        let vault = vault(&place).await;
-        let place = CredentialPlace::new("test", "TOKEN").for_tool("work");
-        vault.put(place, CANARY).await.unwrap();
-        let invoker = invoker(vault);
+        let token = CredentialPlace::new("test", "TOKEN").for_tool("work");
+        vault(&place).await.put(token, CANARY).await.unwrap();
+        let invoker = invoker(place.lazy_vault(key('1')));
 
         for arguments in [json!({}), json!({"fail": true})] {
             let (seen, outcome) = everything(&invoker, call("me", "work", arguments)).await;
@@ -105,9 +109,10 @@ async fn a_tool_has_its_credentials_and_nothing_that_comes_back_does() {
 #[tokio::test]
 async fn a_call_that_is_refused_never_comes_to_the_vault() {
     let place = Place::sqlite();
-    let store = place.open().await;
-    let vault = Vault::open(store.clone(), key('1')).await.unwrap();
-    vault.put(CredentialPlace::new("test", "TOKEN"), CANARY).await.unwrap();
+    let store = place.lazy();
+    let vault = LazyVault::new(store.clone(), KeySource::Given(key('1')));
+    let opened = vault.open().await.unwrap();
+    opened.put(CredentialPlace::new("test", "TOKEN"), CANARY).await.unwrap();
     let invoker = invoker(vault);
     store.close().await;
 
@@ -123,5 +128,51 @@ async fn a_call_that_is_refused_never_comes_to_the_vault() {
     }
     let error = invoker.invoke(call("me", "work", json!({}))).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Denied);
-    assert_eq!(error.message, "the credentials of 'test' cannot be read");
+    let expected = "the credentials of 'test' cannot be read: the state cannot be read";
+    assert_eq!(error.message, expected);
+}
+
+#[tokio::test]
+async fn with_the_wrong_key_calls_that_have_credentials_are_denied_and_no_others() {
+    for place in Place::all().await {
+        let right = vault(&place).await;
+        let token = CredentialPlace::new("test", "TOKEN").for_tool("other");
+        right.put(token.clone(), CANARY).await.unwrap();
+        let invoker = invoker(place.lazy_vault(key('2')));
+        // Of one provider all, for nobody knows which tool it is for.
+        for tool in ["work", "other"] {
+            let error = invoker.invoke(call("me", tool, json!({}))).await.unwrap_err();
+            assert_eq!(error.code, ErrorCode::Denied);
+            let why = "the vault was sealed with another key";
+            assert_eq!(error.message, format!("the credentials of 'test' cannot be read: {why}"));
+        }
+
+        let other = CredentialPlace::new("other", "TOKEN");
+        right.put(other, CANARY).await.unwrap();
+        right.remove(token).await.unwrap();
+        eventually(LIMIT, async || invoker.invoke(call("me", "work", json!({}))).await).await;
+    }
+}
+
+#[tokio::test]
+async fn while_the_state_is_locked_calls_are_denied() {
+    let place = Place::sqlite();
+    place.open().await.close().await;
+    let lock = place.lock().await;
+    let invoker = invoker(place.lazy_vault(key('1')));
+    let error = invoker.invoke(call("me", "work", json!({}))).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Denied);
+    let why = "the state is locked by somebody else";
+    assert_eq!(error.message, format!("the credentials of 'test' cannot be read: {why}"));
+    drop(lock);
+    eventually(LIMIT, async || invoker.invoke(call("me", "work", json!({}))).await).await;
+}
+
+/// A place without a file is looked at by no call.
+#[tokio::test]
+async fn calls_make_no_store() {
+    let place = Place::sqlite();
+    let invoker = invoker(place.lazy_vault(key('1')));
+    invoker.invoke(call("me", "work", json!({}))).await.unwrap();
+    assert_eq!(place.bytes(), Vec::<u8>::new());
 }

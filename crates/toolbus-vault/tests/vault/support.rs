@@ -1,9 +1,10 @@
 //! Places to keep a vault at, and keys.
 
 use tempfile::TempDir;
-use toolbus_store::{Location, Store};
+use toolbus_store::sqlx::{self, Connection as _};
+use toolbus_store::{LazyStore, Location, Store};
 use toolbus_testkit::postgres;
-use toolbus_vault::{MIGRATIONS, Vault, VaultKey};
+use toolbus_vault::{KeySource, LazyVault, MIGRATIONS, Vault, VaultKey};
 
 /// A value that is found wherever it stands.
 pub(crate) const CANARY: &str = "canary-7f3a9c1e";
@@ -30,6 +31,25 @@ impl Place {
 
     pub(crate) async fn open(&self) -> Store {
         Store::open(self.location.clone(), &[MIGRATIONS]).await.expect("it opens")
+    }
+
+    pub(crate) fn lazy(&self) -> LazyStore {
+        LazyStore::new(self.location.clone(), &[MIGRATIONS])
+    }
+
+    /// The vault here, which nobody has opened.
+    pub(crate) fn lazy_vault(&self, key: VaultKey) -> LazyVault {
+        LazyVault::new(self.lazy(), KeySource::Given(key))
+    }
+
+    /// Keeps others from writing to the file of SQLite, for as long as the connection is there. It
+    /// takes a write to open a store.
+    pub(crate) async fn lock(&self) -> sqlx::SqliteConnection {
+        let Location::Sqlite(path) = &self.location else { panic!("it is no file") };
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+        let mut lock = sqlx::SqliteConnection::connect_with(&options).await.expect("a connection");
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut lock).await.expect("a lock");
+        lock
     }
 
     /// All that is in the files of SQLite.

@@ -10,10 +10,12 @@ use serde::Deserialize;
 use serde_json::json;
 use toolbus::tools::registry;
 use toolbus::{
-    Budget, CallEvent, CallEventKind, Decision, ErrorCode, Execution, GrantKey, Guide, Invocation,
-    McpServers, MemoryBus, Observe, Offer, Output, PolicyRequest, Principal, Scripts, SessionId,
-    Tool, Toolbus, ToolbusBuilder, View, tool,
+    Budget, CallError, CallEvent, CallEventKind, Decision, ErrorCode, Execution, Gate, GrantKey,
+    Guide, Invocation, McpServers, MemoryBus, NoArguments, Observe, Offer, Output, Passage,
+    PolicyRequest, Principal, Scripts, SessionId, Tool, ToolContext, Toolbus, ToolbusBuilder,
+    Verdict, View, tool,
 };
+use zeroize::Zeroizing;
 
 use crate::support::*;
 
@@ -214,6 +216,56 @@ async fn the_tools_for_guides_are_there_where_somebody_may_bring_one() {
     assert_eq!(names(&toolbus), [list, get, "add"]);
     let page = call(&toolbus, "get_tool_guide", json!({"name": "sums"})).await;
     assert_eq!(text(page), "Add two numbers.");
+}
+
+/// A vault that has one credential, and counts who asks for it.
+struct OneCredential(Arc<AtomicUsize>);
+
+impl Gate for OneCredential {
+    fn name(&self) -> &'static str {
+        "credentials"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        passage.credentials.insert("TOKEN", Zeroizing::new("s3cret-token".to_owned()));
+        Verdict::Now(Ok(()))
+    }
+}
+
+/// Refuses what has credentials: no gate sees any.
+struct BeforeCredentials;
+
+impl Gate for BeforeCredentials {
+    fn name(&self) -> &'static str {
+        "before"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let is_wanted =
+            passage.credentials.is_empty() && passage.subject.id.as_str() == "local/ask";
+        let denied = || CallError::new(ErrorCode::Denied, "not this one");
+        Verdict::Now(is_wanted.then_some(()).ok_or_else(denied))
+    }
+}
+
+#[tokio::test]
+async fn credentials_come_behind_every_gate_and_reach_the_function() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let ask = tool("ask", "", |_: NoArguments, context: ToolContext| async move {
+        assert!(!format!("{context:?}").contains("s3cret"), "{context:?}");
+        assert_eq!(context.credential("OTHER"), None);
+        Ok(format!("with {}", context.credential("TOKEN").unwrap_or("none")))
+    });
+    // The order of the builder's calls does not count.
+    let builder = Toolbus::builder().credentials(OneCredential(Arc::clone(&asked)));
+    let builder = builder.gate(BeforeCredentials).tool(ask).tool(adding("add"));
+    let toolbus = builder.open().await.unwrap();
+
+    assert_eq!(sum(&toolbus, "add").await.unwrap_err().code, ErrorCode::Denied);
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "it was refused before");
+    assert_eq!(text(call(&toolbus, "ask", json!({})).await), "with ***");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

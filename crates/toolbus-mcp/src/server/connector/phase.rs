@@ -85,9 +85,10 @@ impl ConnectionPhase {
 
 impl FailedAttempt {
     /// Whether calls are refused at once until an attempt to connect succeeds. A login is waited
-    /// for: with it, the next call may succeed.
+    /// for, and so is a credential: with it, the next call may succeed.
     pub(super) fn is_circuit_open(&self) -> bool {
-        self.failed_since_connected >= FAILURES_BEFORE_OPEN && !self.failure.needs_login
+        let Failure { needs_login, needs_credential, .. } = self.failure;
+        self.failed_since_connected >= FAILURES_BEFORE_OPEN && !needs_login && !needs_credential
     }
 
     fn state(&self, next_try_in: Duration) -> ServerState {

@@ -1,0 +1,212 @@
+//! `vault`: shows and changes the credentials in the vault. No value is ever shown.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use serde_json::{Value, json};
+use toolbus_mcp::{PROVIDER_PREFIX, ServerName};
+use toolbus_policy::principal_text;
+use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_vault::{CredentialPlace, KeySource, LazyVault, StoredCredential, VaultError};
+use toolbus_wire::clock::unix_now;
+
+use crate::arguments::{ChangeKey, CredentialName, Vault, VaultCommand};
+use crate::secret_input::{self, SecretInputError};
+use crate::settings::Settings;
+use crate::{state, terminal_text};
+
+/// Shorter values are not erased from what tools and servers say, in bytes.
+const ERASED_LENGTH_MIN: usize = 6;
+
+/// Why nothing is shown or changed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error("there is no credential {0}")]
+    Missing(CredentialPlace),
+    #[error(transparent)]
+    Input(#[from] SecretInputError),
+    #[error("{0}")]
+    Misuse(String),
+    /// A signal, which says how this ends.
+    #[error("cut off")]
+    CutOff,
+}
+
+impl Failure {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Vault(VaultError::Place(_) | VaultError::TooLong)
+            | Self::Input(_)
+            | Self::Misuse(_) => Exit::MISUSE,
+            Self::Vault(_) | Self::Missing(_) | Self::CutOff => Exit::FAILURE,
+        }
+    }
+}
+
+pub(super) async fn run(
+    options: Vault,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Exit, BoxError> {
+    let store = state::store(settings);
+    let vault = store.as_ref().and_then(|store| state::vault(settings, store));
+    let (Some(store), Some(vault)) = (store, vault) else {
+        let what = "error: there is no vault: set `vault.key_file` or `vault.key_command`";
+        let _ = writeln!(std::io::stderr(), "{what}");
+        return Ok(Exit::MISUSE);
+    };
+
+    let done = execute(options.command, &vault, context).await;
+    store.close().await;
+    match done {
+        Ok(text) => {
+            // Names may be anybody's words. Whoever closed our standard output wants no more.
+            let text = terminal_text::for_stream(&text, &std::io::stdout());
+            let _ = write!(std::io::stdout(), "{text}");
+            Ok(Exit::SUCCESS)
+        }
+        Err(Failure::CutOff) => Ok(Exit::FAILURE),
+        Err(failure) => {
+            let text = failure.to_string();
+            let text = terminal_text::for_stream(&text, &std::io::stderr());
+            let _ = writeln!(std::io::stderr(), "error: {text}");
+            Ok(failure.exit())
+        }
+    }
+}
+
+/// Does what the command says, and returns what is printed.
+async fn execute(
+    command: VaultCommand,
+    vault: &LazyVault,
+    context: &Context,
+) -> Result<String, Failure> {
+    match command {
+        VaultCommand::Set(name) => set(place_of(name)?, vault, context).await,
+        VaultCommand::List { json } => {
+            // A look makes no file.
+            let listed = match vault.may_hold_something() {
+                true => vault.open().await?.list().await?,
+                false => Vec::new(),
+            };
+            Ok(if json { list_json(&listed) } else { list_text(&listed) })
+        }
+        VaultCommand::Remove(name) => {
+            let place = place_of(name)?;
+
+            let is_removed =
+                vault.may_hold_something() && vault.open().await?.remove(place.clone()).await?;
+            if !is_removed {
+                return Err(Failure::Missing(place));
+            }
+            Ok(format!("removed {place}\n"))
+        }
+        VaultCommand::ChangeKey(options) => change_key(options, vault).await,
+    }
+}
+
+async fn set(
+    place: CredentialPlace,
+    vault: &LazyVault,
+    context: &Context,
+) -> Result<String, Failure> {
+    // Before anybody is asked for anything.
+    let opened = vault.open().await?;
+    let prompt = format!("Value of {place}: ");
+    let stop = context.shutdown.requested();
+    let read = stop.run_until_cancelled(secret_input::read(&prompt)).await;
+    let value = read.ok_or(Failure::CutOff)??;
+
+    opened.put(place.clone(), &value).await?;
+    if value.len() < ERASED_LENGTH_MIN {
+        let what = "warning: values of less than six bytes are not erased from what tools say";
+        let _ = writeln!(std::io::stderr(), "{what}");
+    }
+    Ok(format!("set {place}\n"))
+}
+
+async fn change_key(options: ChangeKey, vault: &LazyVault) -> Result<String, Failure> {
+    let (source, setting) = match (options.new_key_file, options.new_key_command) {
+        (Some(file), _) => (KeySource::File(file), "vault.key_file"),
+        (None, command) => (KeySource::Command(command.unwrap_or_default()), "vault.key_command"),
+    };
+    if !vault.may_hold_something() {
+        return Err(Failure::Misuse("the vault is empty: it takes the key of the settings".into()));
+    }
+
+    let key = source.fetch().await?;
+    let name = key.name().to_owned();
+    vault.open().await?.change_key(key).await?;
+    Ok(format!("every credential is sealed with the key {name} now: name it in {setting}\n"))
+}
+
+/// The place that is named, as far as something can be there.
+fn place_of(name: CredentialName) -> Result<CredentialPlace, Failure> {
+    let CredentialName { provider, credential, tool, user } = name;
+    if let Some(server) = provider.strip_prefix(PROVIDER_PREFIX) {
+        check_server(server, &credential).map_err(Failure::Misuse)?;
+        if tool.is_some() || user.is_some() {
+            let what = "an MCP server is connected once for all tools and callers: its credentials \
+                        have neither --tool nor --user";
+            return Err(Failure::Misuse(what.to_owned()));
+        }
+    }
+
+    let mut place = CredentialPlace::new(provider, credential);
+    if let Some(tool) = tool {
+        place = place.for_tool(tool);
+    }
+    if let Some(user) = user {
+        place = place.for_user(principal_text(&user));
+    }
+    Ok(place)
+}
+
+/// Checks that an entry of `mcp.json` can ask for it.
+fn check_server(server: &str, credential: &str) -> Result<(), String> {
+    ServerName::parse(server).map_err(|error| error.to_string())?;
+    if !toolbus_mcp::config::is_credential_name(credential) {
+        return Err(
+            "the name of an MCP server's credential has letters, digits, `_`, `.` and `-`, \
+                    at most 128"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn list_text(listed: &[StoredCredential]) -> String {
+    let mut text = String::new();
+    for StoredCredential { place, written_ms } in listed {
+        let _ = writeln!(text, "{place}, set {} ago", age(*written_ms));
+    }
+    text
+}
+
+fn list_json(listed: &[StoredCredential]) -> String {
+    let row = |StoredCredential { place, written_ms }: &StoredCredential| {
+        json!({
+            "provider": place.provider,
+            "tool": place.tool,
+            "user": place.user,
+            "name": place.name,
+            "writtenMs": written_ms,
+        })
+    };
+    let rows: Vec<Value> = listed.iter().map(row).collect();
+    format!("{:#}\n", Value::from(rows))
+}
+
+/// How long ago that was, by the clock of this host, in its largest unit.
+fn age(ms: i64) -> String {
+    let now = i64::try_from(unix_now().as_millis()).unwrap_or(i64::MAX);
+    let seconds = now.saturating_sub(ms).max(0) / 1_000;
+    match seconds {
+        ..=119 => format!("{seconds}s"),
+        120..=7_199 => format!("{}m", seconds / 60),
+        7_200..=172_799 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
