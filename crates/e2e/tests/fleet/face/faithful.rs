@@ -117,6 +117,12 @@ fn repeatable(mut value: Value) -> Value {
             let text = block["text"].as_str().unwrap_or_default();
             !text.contains("created at") && !text.contains("Resource 1")
         });
+        // A resource within a result says when it was made, to the second.
+        for block in content {
+            if let Some(Value::String(text)) = block.pointer_mut("/resource/text") {
+                text.truncate(text.find("created at").unwrap_or(text.len()));
+            }
+        }
     }
     value
 }
