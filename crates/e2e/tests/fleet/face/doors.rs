@@ -1,4 +1,4 @@
-//! A policy that denies everything, before every door there is: nothing runs beside it.
+//! A policy that refuses everything, before every door there is: nothing runs beside it.
 
 use std::sync::Arc;
 
@@ -17,24 +17,45 @@ fn calls() -> [(&'static str, Value); 3] {
     ]
 }
 
-fn deny_all(launch: Launch) -> Launch {
-    launch.env("TOOLBUS_POLICY__DEFAULT", "deny").env("TOOLBUS_DIRECT_TOOLS", "true")
+/// A policy that lets nothing run, and what it says to whoever calls.
+#[derive(Clone, Copy)]
+struct Refusal {
+    policy: &'static str,
+    says: &'static str,
 }
 
-/// A fleet whose agent denies everything, before a server that leaves marks and one that has more
+/// By its rules, and by budgets that are spent before a run begins.
+const REFUSALS: [Refusal; 2] = [
+    Refusal { policy: "default = 'deny'", says: "is not allowed" },
+    Refusal {
+        policy: "budgets = [{ name = 'none', calls = 0 }]",
+        says: "the budget of calls is spent: 0 used of 0",
+    },
+];
+
+impl Refusal {
+    /// The same program with this policy.
+    fn launch(self, launch: Launch, folder: &Path) -> Launch {
+        let file = folder.join("toolbus.toml");
+        std::fs::write(&file, format!("[policy]\n{}", self.policy)).unwrap();
+        launch.arg("--config").arg(file).env("TOOLBUS_DIRECT_TOOLS", "true")
+    }
+}
+
+/// A fleet whose agent refuses everything, before a server that leaves marks and one that has more
 /// than tools.
-async fn denying_fleet() -> Option<(Host, Servers)> {
+async fn refusing_fleet(refusal: Refusal) -> Option<(Host, Servers)> {
     let (kit, vhost) = (servers::time()?, rabbit::vhost().await?);
     let servers = Servers::with(&[]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/asker.py");
     let folder = servers.file().parent().unwrap().to_owned();
-    let asker = json!({"command": "python3", "args": [script, folder]});
+    let asker = json!({"command": "python3", "args": [script, &folder]});
     let entries = json!({"mcpServers": {"marks": servers.marking("good"), "asker": asker}});
     std::fs::write(servers.file(), entries.to_string()).unwrap();
 
     let bus = vhost.amqp_url();
     let bridge = bridge(&bus, &servers).await;
-    let agent = deny_all(launch("agent-host", &bus));
+    let agent = refusal.launch(launch("agent-host", &bus), &folder);
     let host = Host::serve(agent, kit.command, Some((bridge, vhost))).await;
     host.wait_for(&["marks", "asker"]).await;
     Some((host, servers))
@@ -42,31 +63,34 @@ async fn denying_fleet() -> Option<(Host, Servers)> {
 
 #[tokio::test]
 async fn nothing_runs_beside_the_policy_by_any_door() {
-    let Some((host, servers)) = denying_fleet().await else { return };
-    let (_, vhost) = host.fleet.as_ref().unwrap();
-
-    for door in Door::ALL {
-        match door {
-            Door::CommandLine => check_command_line(vhost).await,
-            Door::Bus => check_bus(vhost).await,
-            Door::Mcp => check_face(&host).await,
-            Door::Embedded => check_embedded().await,
-            // Nothing makes a scope of these yet.
-            Door::Http | Door::Turn | Door::Schedule | Door::Chain => {}
-            other => panic!("nothing is tried at the door '{other}'"),
+    for refusal in REFUSALS {
+        let Some((host, servers)) = refusing_fleet(refusal).await else { return };
+        let (_, vhost) = host.fleet.as_ref().unwrap();
+        for door in Door::ALL {
+            match door {
+                Door::CommandLine => check_command_line(vhost, refusal).await,
+                Door::Bus => check_bus(vhost).await,
+                Door::Mcp => check_face(&host, refusal).await,
+                Door::Embedded => check_embedded().await,
+                // Nothing makes a scope of these yet.
+                Door::Http | Door::Turn | Door::Schedule | Door::Chain => {}
+                other => panic!("nothing is tried at the door '{other}'"),
+            }
         }
-    }
-    assert_eq!(servers.marks(), [""; 0]);
+        assert_eq!(servers.marks(), [""; 0]);
 
-    // The same call runs where nothing forbids it.
-    let [(tool, arguments), ..] = calls();
-    assert_eq!(invoke(&vhost.amqp_url(), tool, arguments).await.content(), "mark: done");
-    servers.wait_for_marks(&["mark"]).await;
+        // The same call runs where nothing forbids it.
+        let [(tool, arguments), ..] = calls();
+        assert_eq!(invoke(&vhost.amqp_url(), tool, arguments).await.content(), "mark: done");
+        servers.wait_for_marks(&["mark"]).await;
+    }
 }
 
-async fn check_command_line(vhost: &Vhost) {
+async fn check_command_line(vhost: &Vhost, refusal: Refusal) {
+    let folder = tempfile::tempdir().unwrap();
     for (tool, arguments) in calls() {
-        let launch = deny_all(invocation(&vhost.amqp_url(), tool, &arguments));
+        let launch = invocation(&vhost.amqp_url(), tool, &arguments);
+        let launch = refusal.launch(launch, folder.path());
         let outcome = Outcome::of(launch.run(LIMIT).await.unwrap());
         assert_eq!(outcome.code(), "denied", "{tool}");
         assert_eq!(outcome.json["error"]["execution"], "not_started");
@@ -84,7 +108,7 @@ async fn check_bus(vhost: &Vhost) {
     }
 }
 
-async fn check_face(host: &Host) {
+async fn check_face(host: &Host, refusal: Refusal) {
     let argument = json!({"name": "city", "value": "Ber"});
     let complete =
         json!({"do": "complete", "prompt": "travel", "argument": argument, "decided": {}});
@@ -93,7 +117,7 @@ async fn check_face(host: &Host) {
     for (era, _) in ERAS {
         for (tool, arguments) in calls() {
             let [told] = host.does(era, [host.call("", tool, arguments)]).await;
-            assert!(told.to_string().contains("is not allowed"), "{era} {tool}: {told}");
+            assert!(told.to_string().contains(refusal.says), "{era} {tool}: {told}");
         }
         let [marked, completed, read] = host
             .does(
@@ -105,7 +129,7 @@ async fn check_face(host: &Host) {
                 ],
             )
             .await;
-        assert!(marked.to_string().contains("is not allowed"), "{era}: {marked}");
+        assert!(marked.to_string().contains(refusal.says), "{era}: {marked}");
         assert!(completed.is_i64(), "{era}: {completed}");
         for (what, told) in read.as_object().unwrap() {
             assert!(told.is_i64(), "{era} {what}: {told}");
@@ -151,4 +175,28 @@ async fn check_embedded() {
         assert_eq!(*ran.lock(), expected);
         toolbus.close().await;
     }
+}
+
+/// What a tool calls in turn is spent of the run of its own call.
+#[tokio::test]
+async fn an_embedding_program_has_the_budget_of_the_policy() {
+    let budget = json!({"name": "two", "calls": 2, "doors": ["embedded"]});
+    let settings = serde_json::from_value(json!({"budgets": [budget]})).unwrap();
+    let policy = LivePolicy::new(RuleBook::new(&settings).unwrap());
+    let inner = tool("inner", "", |_: NoArguments, _| std::future::ready(Ok("ran")));
+    let outer = tool("outer", "", |_: NoArguments, context| async move {
+        let inner = context.call("inner", json!({})).await;
+        Ok(inner.map_or_else(|error| error.message, |_| "ran".to_owned()))
+    });
+    let toolbus = Toolbus::builder().rule_book(&policy).tool(inner).tool(outer);
+    let toolbus = toolbus.open().await.unwrap();
+
+    let scope = toolbus.local_scope();
+    let outcome = toolbus.call(&scope, "outer", json!({})).await.unwrap();
+    assert_eq!(outcome.content.as_deref(), Some("ran"));
+    let spent = toolbus.call(&scope, "inner", json!({})).await.unwrap_err();
+    assert_eq!(spent.message, "the budget of calls is spent: 2 used of 2");
+    // Another run has its own.
+    assert!(toolbus.call(&toolbus.local_scope(), "inner", json!({})).await.is_ok());
+    toolbus.close().await;
 }
