@@ -113,6 +113,7 @@ impl Keeper {
         while !unsaved.is_empty() {
             let rest = unsaved.split_off(unsaved.len().min(GROUP_MAX));
             let group = Arc::new(std::mem::replace(&mut unsaved, rest));
+
             match self.try_save(&group).await {
                 Ok(totals) => {
                     group.iter().zip(totals).for_each(|(calls, total)| {

@@ -14,8 +14,9 @@ use toolbus_wire::clock::unix_now;
 use crate::audit::AuditConfig;
 use crate::row::{AuditRow, COLUMNS};
 
-/// Rows of one statement; what is left over is written row by row. SQLite looks a parameter up among
-/// all others of its statement, so much larger ones are slower, and each size is prepared by itself.
+/// Rows of one statement; what is left over is written row by row. SQLite looks a parameter up
+/// among all others of its statement, so much larger ones are slower, and each size is prepared by
+/// itself.
 const STATEMENT_ROWS: usize = 32;
 /// Rows that are written together.
 const GROUP_MAX: usize = 2_048;
