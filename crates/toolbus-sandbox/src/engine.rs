@@ -227,8 +227,18 @@ impl ScriptEngine {
         };
 
         match started.await {
-            // Of two that were started at once, one is not needed.
-            Ok(ready) => drop(self.ready.lock().replace(ready)),
+            Ok(ready) => {
+                let runtime = ready.runtime;
+                let before = self.ready.lock().replace(ready);
+                // Of two that were started at once, one is not needed. That of another runtime,
+                // which may be gone, is not waited for.
+                if let Some(ReadySandbox { sandbox, group, .. }) =
+                    before.filter(|before| before.runtime == runtime)
+                {
+                    let held = RunResources { sandbox: Some(sandbox), group, ..Default::default() };
+                    held.release().await;
+                }
+            }
             Err(error) => tracing::debug!(%error, "could not start a sandbox ahead of its script"),
         }
     }
