@@ -54,8 +54,8 @@ impl MonthCounts {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (stopped, kept) = (stop.clone(), Arc::clone(&keeper));
         tasks.spawn(async move {
-            while !stopped.is_cancelled() {
-                let _ = tokio::time::timeout(SAVE_INTERVAL, stopped.cancelled()).await;
+            // Until it is closed, which saves the last of it.
+            while tokio::time::timeout(SAVE_INTERVAL, stopped.cancelled()).await.is_err() {
                 kept.save().await;
                 // A book that was replaced may have limits that are new here and not elsewhere.
                 let now = kept.policy.book().revision().clone();

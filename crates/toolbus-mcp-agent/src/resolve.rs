@@ -5,7 +5,7 @@
 //! says what is wrong with it.
 
 use serde_json::{Map, Value};
-use toolbus_tools::id::ToolId;
+use toolbus_tools::id::{SERVER_PROVIDER_PREFIX, ToolId};
 use toolbus_tools::subject::{DefinitionDigest, Subject};
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_wire::message::mcp::McpServerSummary;
@@ -120,7 +120,7 @@ pub fn management_id(tool: &str) -> ToolId {
 /// The provider of a server's tools, which its subjects and sources are named by.
 #[must_use]
 pub fn provider_of(server_name: &str) -> String {
-    format!("mcp:{}", server_name.to_lowercase())
+    format!("{SERVER_PROVIDER_PREFIX}{}", server_name.to_lowercase())
 }
 
 fn is_exact(arguments: &Map<String, Value>) -> bool {

@@ -49,7 +49,7 @@ pub use registration_rules::{
 };
 pub use registrations::RegistrationsError;
 pub use server::{ServerState, StartProgress, StartStep};
-pub use server_credentials::{PROVIDER_PREFIX, ServerCredentials};
+pub use server_credentials::ServerCredentials;
 pub use tool_filter::ToolFilter;
 pub use toolbus_mcp_agent::ServerName;
 use toolbus_mcp_agent::{direct_name, nearest, server_name};

@@ -5,9 +5,6 @@ use std::sync::Arc;
 
 use toolbus_tools::CredentialSource;
 
-/// What the provider of a server's credentials is called: this and its name.
-pub const PROVIDER_PREFIX: &str = "mcp:";
-
 /// Where servers have the credentials from that their entries name by `${vault:NAME}`: they are
 /// those of the provider `mcp:SERVER`. Clones are the same.
 #[derive(Clone)]

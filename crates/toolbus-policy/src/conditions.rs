@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use toolbus_tools::Door;
+use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_tools::tool::Risk;
 
 use crate::glob::Glob;
@@ -150,7 +151,8 @@ fn check_session(text: &str) -> Result<(), String> {
 fn check_tool(text: &str) -> Result<(), String> {
     refuse_others(text, |c| !"?[]{}\\".contains(c), "only `*` stands for other text, not")?;
 
-    let server = text.strip_prefix("mcp:").and_then(|rest| rest.split(['/', '*']).next());
+    let server =
+        text.strip_prefix(SERVER_PROVIDER_PREFIX).and_then(|rest| rest.split(['/', '*']).next());
     let Some(server) = server.filter(|server| **server != server.to_lowercase()) else {
         return Ok(());
     };

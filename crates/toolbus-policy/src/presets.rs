@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use toolbus_bus::Deadline;
 use toolbus_tools::Budget;
-use toolbus_tools::budget::BudgetLimits;
+use toolbus_tools::budget::RunLimits;
 use toolbus_tools::scope::RulesName;
 
 /// Bounds of the calls of one scope.
@@ -51,11 +50,8 @@ impl CallLimits {
     /// A part of a budget with these limits, whose time begins now.
     #[must_use]
     pub fn budget(&self, parent: &Budget) -> Budget {
-        parent.child(BudgetLimits {
-            calls: Some(self.calls_max),
-            deadline: Some(Deadline::after(self.total_timeout)),
-            ..BudgetLimits::default()
-        })
+        let (calls, time) = (Some(self.calls_max), Some(self.total_timeout));
+        RunLimits { calls, time, ..RunLimits::default() }.budget_of(parent)
     }
 }
 

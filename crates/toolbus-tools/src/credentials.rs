@@ -16,8 +16,8 @@ use zeroize::Zeroizing;
 use crate::call::Outcome;
 use crate::secret_finder::SecretFinder;
 
-/// Shorter ones are not erased: what they are stands in too many texts.
-const ERASED_LENGTH_MIN: usize = 6;
+/// Shorter ones are not erased, in bytes: what they are stands in too many texts.
+pub const ERASED_LENGTH_MIN: usize = 6;
 
 /// Where credentials of providers are kept, such as the vault of `toolbus-vault`.
 pub trait CredentialSource: Send + Sync {

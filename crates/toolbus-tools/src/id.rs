@@ -6,6 +6,9 @@ use std::sync::Arc;
 use toolbus_wire::envelope::new_id;
 pub use toolbus_wire::message::tool::ID_BYTES_MAX;
 
+/// What the provider of an MCP server's tools begins with; its name follows, in lower case.
+pub const SERVER_PROVIDER_PREFIX: &str = "mcp:";
+
 /// A name or id that is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

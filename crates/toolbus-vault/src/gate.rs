@@ -3,13 +3,10 @@
 use toolbus_policy::principal_text;
 use toolbus_tools::CallError;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
+use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_wire::ErrorCode;
 
 use crate::LazyVault;
-
-/// What the names of MCP servers' tools begin with. A server has its credentials from its
-/// connection, and calls bring it none.
-const SERVER_PREFIX: &str = "mcp:";
 
 /// Finds the credentials of calls in a vault. Where that fails the call is not made.
 pub struct VaultGate(pub LazyVault);
@@ -22,7 +19,9 @@ impl Gate for VaultGate {
     fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
         let id = passage.subject.id.as_str();
         let Some((provider, tool)) = id.split_once('/') else { return Verdict::Now(Ok(())) };
-        if provider.starts_with(SERVER_PREFIX) || self.0.knows_of(provider) == Some(false) {
+        // A server has its credentials from its connection, and calls bring it none.
+        if provider.starts_with(SERVER_PROVIDER_PREFIX) || self.0.knows_of(provider) == Some(false)
+        {
             return Verdict::Now(Ok(()));
         }
         let (provider, tool) = (provider.to_owned(), tool.to_owned());

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use serde_json::{Value, json};
-use toolbus_mcp::{PROVIDER_PREFIX, ServerName};
+use toolbus_mcp::ServerName;
 use toolbus_policy::principal_text;
 use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_tools::credentials::ERASED_LENGTH_MIN;
+use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_vault::{CredentialPlace, KeySource, LazyVault, StoredCredential, VaultError};
 use toolbus_wire::clock::unix_now;
 
@@ -14,9 +16,6 @@ use crate::arguments::{ChangeKey, CredentialName, Vault, VaultCommand};
 use crate::secret_input::{self, SecretInputError};
 use crate::settings::Settings;
 use crate::{state, terminal_text};
-
-/// Shorter values are not erased from what tools and servers say, in bytes.
-const ERASED_LENGTH_MIN: usize = 6;
 
 /// Why nothing is shown or changed.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +144,7 @@ async fn change_key(options: ChangeKey, vault: &LazyVault) -> Result<String, Fai
 /// The place that is named, as far as something can be there.
 fn place_of(name: CredentialName) -> Result<CredentialPlace, Failure> {
     let CredentialName { provider, credential, tool, user } = name;
-    if let Some(server) = provider.strip_prefix(PROVIDER_PREFIX) {
+    if let Some(server) = provider.strip_prefix(SERVER_PROVIDER_PREFIX) {
         check_server(server, &credential).map_err(Failure::Misuse)?;
         if tool.is_some() || user.is_some() {
             let what = "an MCP server is connected once for all tools and callers: its credentials \

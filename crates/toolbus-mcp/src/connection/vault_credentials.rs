@@ -3,12 +3,12 @@
 
 use std::borrow::Cow;
 
+use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_wire::message::Secret;
 
 use super::{ServerAccess, SharedDeps};
 use crate::config::{CredentialValues, Entry, Target};
 use crate::failure::Failure;
-use crate::server_credentials::PROVIDER_PREFIX;
 
 /// How a server is reached for one connection. Whatever it says is looked through for its
 /// credentials from now on.
@@ -32,7 +32,7 @@ pub(crate) async fn resolve_target<'a>(
 
 /// A failure is for operators and models: it has neither a path nor anything of a key.
 async fn find_credential(entry: &Entry, name: &str, deps: &SharedDeps) -> Result<Secret, Failure> {
-    let provider = format!("{PROVIDER_PREFIX}{}", entry.name);
+    let provider = format!("{SERVER_PROVIDER_PREFIX}{}", entry.name);
     let command = format!("`agent-host vault set {provider} {name}`");
     let Some(credentials) = &deps.credentials else {
         return Err(Failure::of_credential(format!(
