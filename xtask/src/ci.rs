@@ -45,6 +45,11 @@ pub(crate) fn run_all_parts() -> anyhow::Result<ExitCode> {
     ];
     println!();
 
+    let tests = tests.unwrap_or_else(|_| TestOutcome::not_run());
+    for line in &tests.failures {
+        println!("{line}");
+    }
+
     for part in &parts {
         let seconds = part.took.as_secs();
         match &part.error {
@@ -53,7 +58,7 @@ pub(crate) fn run_all_parts() -> anyhow::Result<ExitCode> {
         }
     }
 
-    println!("{}", tests.unwrap_or_else(|_| TestOutcome::not_run()).counts);
+    println!("{}", tests.counts);
     let failed = parts.iter().any(|part| part.error.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

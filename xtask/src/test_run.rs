@@ -1,9 +1,10 @@
 //! `cargo xtask test`: every test, on real parts.
 //!
-//! The output of cargo passes through unchanged; after it comes one line with the sum over all test
-//! programs. A run in which nothing was tested has failed.
+//! The output of cargo passes through unchanged; after it come what failed, once more, and one line
+//! with the sum over all test programs. A run in which nothing was tested has failed.
 
-use std::io::{Read as _, Write as _};
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{ExitCode, Stdio};
 
 use anyhow::Context as _;
@@ -22,22 +23,30 @@ pub(crate) struct TestCounts {
     failed: u64,
 }
 
+/// How many lines of standard error before a program's failure are told again at the end.
+const LAST_LINES: usize = 20;
+
 /// How a run of tests ended.
 pub(crate) struct TestOutcome {
     pub(crate) counts: TestCounts,
     pub(crate) success: bool,
+    /// The tests that failed, and what was said last before a program ended with a failure.
+    pub(crate) failures: Vec<String>,
 }
 
 impl TestOutcome {
     /// The outcome of a run in which no test was started.
     pub(crate) fn not_run() -> Self {
-        Self { counts: TestCounts::default(), success: false }
+        Self { counts: TestCounts::default(), success: false, failures: Vec::new() }
     }
 }
 
 /// Runs the tests and prints their sum.
 pub(crate) fn run_and_print_sum(arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let outcome = run_tests(arguments)?;
+    for line in &outcome.failures {
+        println!("{line}");
+    }
     println!("{}", outcome.counts);
     Ok(if outcome.success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -63,10 +72,12 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     }
 
     cluster::set_test_runner(&mut command, &programs)?;
-    command.args(arguments).stdout(Stdio::piped());
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         parts.pass_environment_to(&mut command).spawn().context("starting cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
+    let stderr = child.stderr.take().context("cargo test has no standard error")?;
+    let stderr = std::thread::spawn(move || pass_stderr_on(stderr));
     let mut counter = SummaryReader::default();
     let mut chunk = [0; 8192];
 
@@ -82,9 +93,37 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     }
 
     let status = child.wait().context("cargo test")?;
-    let counts = counter.counts;
+    let SummaryReader { counts, mut failures, .. } = counter;
+    // A thread that panicked has nothing to tell.
+    failures.extend(stderr.join().unwrap_or_default());
     let success = status.success() && counts.failed == 0 && counts.passed > 0;
-    Ok(TestOutcome { counts, success })
+    Ok(TestOutcome { counts, success, failures })
+}
+
+/// Passes standard error on, until it is closed. Returns the last lines before each program that
+/// failed: one that could not begin has said there why, and nowhere else.
+fn pass_stderr_on(stderr: impl Read) -> Vec<String> {
+    let mut last = VecDeque::with_capacity(LAST_LINES);
+    let mut failures = Vec::new();
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+
+    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        // Where nobody listens there is nobody to tell either.
+        let _ = std::io::stderr().write_all(&line);
+        if last.len() == LAST_LINES {
+            last.pop_front();
+        }
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let failed = text.starts_with("error: test failed");
+        last.push_back(text);
+        if failed {
+            failures.extend(last.drain(..));
+        }
+        line.clear();
+    }
+
+    failures
 }
 
 /// Adds up the summary lines of test programs in the output of cargo.
@@ -92,13 +131,18 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
 struct SummaryReader {
     line: Vec<u8>,
     counts: TestCounts,
+    failures: Vec<String>,
 }
 
 impl SummaryReader {
     fn feed(&mut self, chunk: &[u8]) {
         for &byte in chunk {
             if byte == b'\n' {
-                self.counts.add_line(&String::from_utf8_lossy(&self.line));
+                let line = String::from_utf8_lossy(&self.line);
+                self.counts.add_line(&line);
+                if line.starts_with("test ") && line.ends_with("FAILED") {
+                    self.failures.push(line.into_owned());
+                }
                 self.line.clear();
             } else {
                 self.line.push(byte);

@@ -1,6 +1,6 @@
 //! The sum over test programs.
 
-use super::{SummaryReader, TestCounts};
+use super::{LAST_LINES, SummaryReader, TestCounts, pass_stderr_on};
 
 fn check(chunks: &[&str], expected: TestCounts) {
     let mut counter = SummaryReader::default();
@@ -33,4 +33,21 @@ fn other_lines_count_nothing() {
 #[test]
 fn the_sum_reads_as_a_closing_line() {
     assert_eq!(TestCounts { passed: 13, failed: 2 }.to_string(), "13 passed, 2 failed");
+}
+
+#[test]
+fn what_failed_is_told_once_more() {
+    let mut counter = SummaryReader::default();
+    counter.feed(b"test a ... ok\ntest b ... FAILED\ntest result: FAILED. 1 passed; 1 failed\n");
+    assert_eq!(counter.failures, ["test b ... FAILED"]);
+
+    let mut said = vec!["of another program"; LAST_LINES];
+    said.extend([
+        "it has no engine",
+        "error: test failed, to rerun pass `--test ship`",
+        "the next",
+    ]);
+    let failures = pass_stderr_on(said.join("\n").as_bytes());
+    assert_eq!(failures.len(), LAST_LINES);
+    assert!(failures.ends_with(&[said[LAST_LINES].to_owned(), said[LAST_LINES + 1].to_owned()]));
 }
