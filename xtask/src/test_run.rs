@@ -77,7 +77,7 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
         parts.pass_environment_to(&mut command).spawn().context("starting cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
     let stderr = child.stderr.take().context("cargo test has no standard error")?;
-    let stderr = std::thread::spawn(move || pass_stderr_on(stderr));
+    let stderr = std::thread::spawn(move || pass_lines_on(stderr, std::io::stderr()));
     let mut counter = SummaryReader::default();
     let mut chunk = [0; 8192];
 
@@ -100,9 +100,9 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     Ok(TestOutcome { counts, success, failures })
 }
 
-/// Passes standard error on, until it is closed. Returns the last lines before each program that
-/// failed: one that could not begin has said there why, and nowhere else.
-fn pass_stderr_on(stderr: impl Read) -> Vec<String> {
+/// Passes the standard error of cargo on, until it is closed. Returns the last lines before each
+/// program that failed: one that could not begin has said there why, and nowhere else.
+fn pass_lines_on(stderr: impl Read, mut to: impl std::io::Write) -> Vec<String> {
     let mut last = VecDeque::with_capacity(LAST_LINES);
     let mut failures = Vec::new();
     let mut lines = BufReader::new(stderr);
@@ -110,7 +110,7 @@ fn pass_stderr_on(stderr: impl Read) -> Vec<String> {
 
     while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
         // Where nobody listens there is nobody to tell either.
-        let _ = std::io::stderr().write_all(&line);
+        let _ = to.write_all(&line);
         if last.len() == LAST_LINES {
             last.pop_front();
         }

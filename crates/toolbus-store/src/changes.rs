@@ -73,7 +73,8 @@ impl Changes {
             if self.is_waited_for() {
                 let version: i64 =
                     sqlx::query_scalar("PRAGMA data_version").fetch_one(&mut *connection).await?;
-                if known.replace(version).is_some_and(|known| known != version) {
+                // The first look comes after somebody began to wait, and perhaps after a change.
+                if known.replace(version) != Some(version) {
                     self.tell_all();
                 }
             }
