@@ -63,8 +63,14 @@ impl Requests {
     /// [mark](protocol::mark_message) is its past: of that, only requests without a response are
     /// sent.
     #[must_use]
-    pub fn held_until(channel: Option<Channel>, mark: String) -> Self {
-        Self { held_until: Some(mark), ..Self::new(channel) }
+    pub fn held_until(channel: Channel, mark: String) -> Self {
+        Self { held_until: Some(mark), ..Self::new(Some(channel)) }
+    }
+
+    /// The mark that is waited for.
+    #[must_use]
+    pub fn mark(&self) -> Option<&str> {
+        self.held_until.as_deref()
     }
 
     /// Whether the script's requests are answered here.

@@ -125,7 +125,7 @@ fn what_is_read_again_is_not_sent_again() {
 #[test]
 fn of_the_past_only_what_is_open_is_sent() {
     let (channel, sent) = echoing();
-    let mut requests = Requests::held_until(Some(channel), "now".to_owned());
+    let mut requests = Requests::held_until(channel, "now".to_owned());
     taken(&mut requests, request(0, b"a"));
     taken(&mut requests, request(1, b"b"));
     taken(&mut requests, Report::Answered(0));
