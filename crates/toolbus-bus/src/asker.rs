@@ -20,6 +20,22 @@ pub const QUESTIONS_OPEN_MAX: usize = 8;
 /// Questions that one call may ask in all; more are refused as busy.
 pub const QUESTIONS_MAX: usize = 100;
 
+/// How many questions of one kind a call may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuestionLimits {
+    /// At a time.
+    pub open: usize,
+    /// In all.
+    pub all: usize,
+}
+
+/// Of questions that a program asks a program, as a script does its caller. They have limits of
+/// their own, beside those of all other questions together.
+pub const SCRIPT_QUESTIONS: QuestionLimits = QuestionLimits { open: 64, all: 100_000 };
+/// Of all other questions.
+pub const QUESTIONS: QuestionLimits =
+    QuestionLimits { open: QUESTIONS_OPEN_MAX, all: QUESTIONS_MAX };
+
 /// What a call wants to know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {

@@ -36,6 +36,7 @@ mod reaper;
 mod redelivery;
 mod release;
 mod requests;
+mod response_sender;
 mod runner;
 mod script_session;
 pub mod settings;

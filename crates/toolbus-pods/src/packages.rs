@@ -180,6 +180,7 @@ impl RunnerInner {
             timeout: limit,
             packages: Vec::new(),
             files: Vec::new(),
+            prelude: None,
         };
         let limits = ScriptLimits {
             open_files: OPEN_FILES_MAX,

@@ -12,6 +12,7 @@ use crate::pod_lifecycle::OwnedPod;
 use crate::release::ReleaseOutcome;
 use crate::requests::until_deadline;
 use crate::runner::{PodAttempt, RunnerInner, ScriptCall};
+use crate::script_session::ScriptSession;
 use crate::start_detection::{self, StartState};
 use crate::{errors, pod_spec};
 
@@ -83,7 +84,9 @@ impl RunnerInner {
         let name = pod.name_any();
         self.record_pod_in_span(&name);
         let mut follower = self.keeper.follow_pod(&name);
-        self.open_session(&name, nonce, call).resume(&mut follower).await
+        let session = self.open_session(&name, nonce, call);
+        // The other manager answers the script's requests.
+        ScriptSession { channel: None, ..session }.resume(&mut follower).await
     }
 
     /// Runs a script in a pod of its own to its end, without a second pod if that one is lost.

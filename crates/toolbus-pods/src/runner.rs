@@ -489,10 +489,12 @@ impl RunnerInner {
         call: &ScriptCall<'a>,
     ) -> ScriptSession<'a> {
         ScriptSession {
+            client: &self.client,
             pods: &self.pods,
             name,
             nonce,
             timeout: call.script.timeout,
+            channel: call.run.channel.clone(),
             cancelled: &call.run.cancelled,
             live: call.run.live.clone(),
             pieces_forwarded: Arc::default(),

@@ -13,19 +13,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{AsyncRead, AsyncReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::LogParams;
+use kube::{Api, Client};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome};
+use toolbus_scripts::runner::{Channel, Ending, Error, LiveOutput, Outcome};
 use toolbus_scripts::supervisor::protocol::ReportReader;
 use toolbus_scripts::supervisor::{
-    CLOCK_GRACE, HANDOVER_TIMEOUT, Session, SessionEnd, SupervisorStreams, Transcript,
+    CLOCK_GRACE, HANDOVER_TIMEOUT, Requests, Session, SessionEnd, SupervisorInput, SupervisorLink,
+    SupervisorOutput, Transcript,
 };
+use uuid::Uuid;
 
 use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput};
 use crate::pod_startup::ReadyPod;
 use crate::pod_watch::PodFollower;
+use crate::response_sender::ResponseSender;
 
 /// The pause before the log is read again: it doubles, up to the longest.
 const LOG_BACKOFF: Duration = Duration::from_millis(300);
@@ -37,11 +40,14 @@ const CONTAINER_END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A script in its pod, with all that its session needs.
 pub(crate) struct ScriptSession<'a> {
+    pub(crate) client: &'a Client,
     pub(crate) pods: &'a Api<Pod>,
     pub(crate) name: &'a str,
     pub(crate) nonce: &'a str,
     pub(crate) timeout: Duration,
     pub(crate) cancelled: &'a CancellationToken,
+    /// Answers the requests of the script. `None` where another manager does.
+    pub(crate) channel: Option<Channel>,
     pub(crate) live: Option<LiveOutput>,
     /// How many pieces of output have been forwarded.
     pub(crate) pieces_forwarded: Arc<AtomicU64>,
@@ -55,18 +61,19 @@ enum LogError {
     Incomplete(String),
 }
 
-/// The streams of a pod's supervisor.
-struct AttachedStreams<'a> {
+/// The stream from a pod's supervisor.
+struct AttachedOutput<'a> {
     pod: &'a str,
-    input: ContainerInput,
     output: ContainerOutput,
 }
 
-impl SupervisorStreams for AttachedStreams<'_> {
+impl SupervisorInput for ContainerInput {
     async fn send(&mut self, message: &Bytes) -> io::Result<()> {
-        self.input.send(message).await.map_err(io::Error::other)
+        Self::send(self, message).await.map_err(io::Error::other)
     }
+}
 
+impl SupervisorOutput for AttachedOutput<'_> {
     async fn receive(&mut self) -> Result<Bytes, String> {
         loop {
             match self.output.next().await {
@@ -92,15 +99,17 @@ impl ScriptSession<'_> {
         follower: &mut PodFollower,
         end_listener: &mut Option<ContainerInput>,
     ) -> Result<Option<Outcome>, Error> {
-        let ReadyPod { input, output, mut reports } = ready;
-        let mut streams = AttachedStreams { pod: self.name, input, output };
+        let ReadyPod { mut input, output, mut reports } = ready;
+        let mut output = AttachedOutput { pod: self.name, output };
         let handed_over = Instant::now();
         let session = Session { timeout: self.timeout, cancelled: self.cancelled };
+        let mut requests = Requests::new(self.channel.clone());
 
         let live = self.unforwarded_output();
-        match session.run(request, &mut streams, &mut reports, live).await? {
+        let link = SupervisorLink { input: &mut input, output: &mut output, reports: &mut reports };
+        match session.run(request, link, &mut requests, live).await? {
             SessionEnd::Reported(outcome) => {
-                *end_listener = Some(streams.input);
+                *end_listener = Some(input);
                 Ok(Some(outcome))
             }
             SessionEnd::Stopped(outcome) => Ok(Some(outcome)),
@@ -110,7 +119,10 @@ impl ScriptSession<'_> {
                 if started.is_none() {
                     return Ok(None);
                 }
-                let transcript = self.read_log(started, handed_over, follower).await?;
+                // The others are given up: what is sent goes over streams of its own.
+                drop((input, output));
+                let transcript =
+                    self.read_log(started, handed_over, follower, &mut requests).await?;
                 self.conclude_run(transcript, handed_over, follower).await.map(Some)
             }
         }
@@ -118,10 +130,17 @@ impl ScriptSession<'_> {
 
     /// Waits for the end of a script that was handed over in another session. All of its output is
     /// forwarded, for what of it was forwarded before is not known here: pieces have the same
-    /// numbers again, and callers skip those that they have.
+    /// numbers again, and callers skip those that they have. Of its requests, those without a
+    /// response are sent again.
     pub(crate) async fn resume(&self, follower: &mut PodFollower) -> Result<Outcome, Error> {
         let now = Instant::now();
-        let transcript = self.read_log(None, now, follower).await?;
+        let mut requests = match &self.channel {
+            Some(channel) => {
+                Requests::held_until(channel.clone(), Uuid::new_v4().simple().to_string())
+            }
+            None => Requests::new(None),
+        };
+        let transcript = self.read_log(None, now, follower, &mut requests).await?;
         if transcript.started.is_none() && !self.cancelled.is_cancelled() {
             return Err(Error::OutcomeUnknown("it is not known to have started".to_owned()));
         }
@@ -164,6 +183,7 @@ impl ScriptSession<'_> {
         started: Option<Instant>,
         handed_over: Instant,
         follower: &PodFollower,
+        requests: &mut Requests,
     ) -> Result<Transcript, Error> {
         let deadline =
             started.unwrap_or(handed_over) + self.timeout + CLOCK_GRACE + HANDOVER_TIMEOUT;
@@ -173,6 +193,7 @@ impl ScriptSession<'_> {
         loop {
             let mut transcript = Transcript::new(self.unforwarded_output());
             transcript.started = started;
+            requests.rewind();
             let mut is_open = false;
             let mut is_late = false;
             let parameters = LogParams {
@@ -185,7 +206,7 @@ impl ScriptSession<'_> {
                 let log =
                     log.map_err(|error| LogError::Unreadable(crate::errors::error_chain(&error)))?;
                 is_open = true;
-                self.follow_log(Box::pin(log), &mut transcript).await
+                self.follow_log(Box::pin(log), &mut transcript, requests).await
             };
 
             // What the watch knows is asked for first: the log has all of it then.
@@ -241,18 +262,24 @@ impl ScriptSession<'_> {
         &self,
         mut log: impl AsyncRead + Unpin,
         transcript: &mut Transcript,
+        requests: &mut Requests,
     ) -> Result<(), LogError> {
         let mut reports = ReportReader::new(self.nonce);
+        let mut responses = ResponseSender::new(self);
         let mut buffer = vec![0; 32 << 10];
         while transcript.end.is_none() {
-            let count = log.read(&mut buffer).await;
+            let count = tokio::select! {
+                count = log.read(&mut buffer) => count,
+                never = responses.forward(requests) => match never {},
+            };
             let count = count.map_err(|error| LogError::Unreadable(error.to_string()))?;
             if count == 0 {
                 break;
             }
             let accepted = reports.accept(&buffer[..count]);
             for report in accepted.map_err(|error| LogError::Incomplete(error.to_string()))? {
-                transcript.record(report);
+                let report = requests.accept(report).map_err(LogError::Unreadable)?;
+                report.into_iter().for_each(|report| transcript.record(report));
             }
         }
 

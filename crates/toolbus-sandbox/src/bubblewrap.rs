@@ -19,8 +19,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::Error;
-use toolbus_scripts::supervisor::SupervisorStreams;
 use toolbus_scripts::supervisor::protocol::{Report, ReportReader, hello_message};
+use toolbus_scripts::supervisor::{SupervisorInput, SupervisorLink, SupervisorOutput};
 
 use crate::cgroup::ControlGroup;
 use crate::recipe::BwrapOptions;
@@ -60,8 +60,9 @@ pub(crate) struct LaunchSpec<'a> {
 
 /// A sandbox whose supervisor answers.
 pub(crate) struct RunningSandbox {
-    pub(crate) streams: SandboxStreams,
-    pub(crate) reports: ReportReader,
+    input: SandboxInput,
+    output: SandboxOutput,
+    reports: ReportReader,
     stderr: ChildStderr,
     /// bubblewrap, outside of the sandbox.
     bwrap: Child,
@@ -69,11 +70,11 @@ pub(crate) struct RunningSandbox {
     first: Option<AsyncFd<OwnedFd>>,
 }
 
-/// The streams of a sandbox's supervisor.
-pub(crate) struct SandboxStreams {
-    input: ChildStdin,
-    output: ChildStdout,
-}
+/// The stream to a sandbox's supervisor.
+pub(crate) struct SandboxInput(ChildStdin);
+
+/// The stream from a sandbox's supervisor.
+pub(crate) struct SandboxOutput(ChildStdout);
 
 impl Launcher {
     /// Starts a sandbox and waits until its supervisor answers. `message` is sent to it at once, so
@@ -142,9 +143,9 @@ impl RunningSandbox {
         let input = bwrap.stdin.take().ok_or_else(missing)?;
         let output = bwrap.stdout.take().ok_or_else(missing)?;
         let stderr = bwrap.stderr.take().ok_or_else(missing)?;
-        let streams = SandboxStreams { input, output };
+        let (input, output) = (SandboxInput(input), SandboxOutput(output));
 
-        Ok(Self { streams, reports: ReportReader::new(NONCE), stderr, bwrap, first: None })
+        Ok(Self { input, output, reports: ReportReader::new(NONCE), stderr, bwrap, first: None })
     }
 
     /// Gives the interpreter its program, and waits until it answers.
@@ -155,10 +156,10 @@ impl RunningSandbox {
     ) -> Result<(), String> {
         let request = [spec.program, &hello_message(NONCE), message].concat();
         // Where it ended instead, its output says so.
-        let _ = self.streams.send(&request.into()).await;
+        let _ = self.input.send(&request.into()).await;
 
         loop {
-            let bytes = self.streams.receive().await?;
+            let bytes = self.output.receive().await?;
             let reports = self.reports.accept(&bytes).map_err(|error| error.to_string())?;
             if reports.contains(&Report::Ready) {
                 break;
@@ -195,6 +196,12 @@ impl RunningSandbox {
             inside.extend(child_ids(first)?);
         }
         group.attach_processes(inside).await
+    }
+
+    /// The streams to and from its supervisor.
+    pub(crate) fn link(&mut self) -> SupervisorLink<'_, SandboxInput, SandboxOutput> {
+        let Self { input, output, reports, .. } = self;
+        SupervisorLink { input, output, reports }
     }
 
     /// Whether it still waits. One that has ended by itself will run nothing.
@@ -244,14 +251,16 @@ impl Drop for RunningSandbox {
     }
 }
 
-impl SupervisorStreams for SandboxStreams {
+impl SupervisorInput for SandboxInput {
     async fn send(&mut self, message: &Bytes) -> io::Result<()> {
-        self.input.write_all(message).await
+        self.0.write_all(message).await
     }
+}
 
+impl SupervisorOutput for SandboxOutput {
     async fn receive(&mut self) -> Result<Bytes, String> {
         let mut bytes = BytesMut::with_capacity(READ_BYTES);
-        match self.output.read_buf(&mut bytes).await {
+        match self.0.read_buf(&mut bytes).await {
             Ok(0) => Err("the sandbox ended".to_owned()),
             Ok(_) => Ok(bytes.freeze()),
             Err(error) => Err(error.to_string()),

@@ -175,6 +175,7 @@ impl ScriptEngine {
             request,
             timeout: script.timeout,
             live: run.live,
+            channel: run.channel,
             cancelled: &run.cancelled,
             group: held.group.as_ref(),
         };

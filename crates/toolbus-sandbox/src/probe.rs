@@ -171,6 +171,7 @@ pub(crate) fn canary_script() -> (Script, Run) {
         timeout: CANARY_TIMEOUT,
         packages: Vec::new(),
         files: Vec::new(),
+        prelude: None,
     };
     (script, Run::alone(""))
 }

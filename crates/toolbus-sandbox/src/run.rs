@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome};
+use toolbus_scripts::runner::{Channel, Ending, Error, LiveOutput, Outcome};
 use toolbus_scripts::supervisor::protocol::ScriptLimits;
-use toolbus_scripts::supervisor::{Session, SessionEnd};
+use toolbus_scripts::supervisor::{Requests, Session, SessionEnd};
 
 use crate::bubblewrap::RunningSandbox;
 use crate::cgroup::ControlGroup;
@@ -18,6 +18,8 @@ pub(crate) struct ScriptRun<'a> {
     pub(crate) request: Bytes,
     pub(crate) timeout: Duration,
     pub(crate) live: Option<LiveOutput>,
+    /// Answers what the script asks.
+    pub(crate) channel: Option<Channel>,
     pub(crate) cancelled: &'a CancellationToken,
     /// The control group of its sandbox.
     pub(crate) group: Option<&'a ControlGroup>,
@@ -29,9 +31,10 @@ pub(crate) async fn run_script(
     run: ScriptRun<'_>,
     sandbox: &mut RunningSandbox,
 ) -> Result<Outcome, Error> {
-    let ScriptRun { request, timeout, live, cancelled, group } = run;
+    let ScriptRun { request, timeout, live, channel, cancelled, group } = run;
     let session = Session { timeout, cancelled };
-    let end = session.run(request, &mut sandbox.streams, &mut sandbox.reports, live).await;
+    let mut requests = Requests::new(channel);
+    let end = session.run(request, sandbox.link(), &mut requests, live).await;
     if let Ok(SessionEnd::Reported(outcome)) = end {
         return Ok(outcome);
     }

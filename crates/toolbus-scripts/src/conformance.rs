@@ -22,6 +22,7 @@
 //! cases are in [`files`], for a runner without a service. So are the scripts of [`honest`] that
 //! need packages.
 
+mod channel;
 pub mod endings;
 pub mod files;
 pub mod honest;
@@ -158,6 +159,21 @@ macro_rules! conformance_tests {
             }
             honest {
                 honest_scripts_are_not_disturbed,
+            }
+            channel {
+                a_request_gets_its_response,
+                a_prelude_that_fails_ends_the_script,
+                requests_come_one_after_another,
+                requests_are_open_together,
+                more_than_may_be_open_wait,
+                large_bodies_arrive_whole,
+                a_broken_rule_closes_the_channel_alone,
+                a_script_may_close_its_end,
+                children_share_the_channel,
+                responses_that_are_not_read_hold_up_nothing,
+                open_requests_end_with_the_script,
+                requests_cannot_be_forged,
+                scripts_without_a_prelude_have_no_channel,
             }
             secrets {
                 planted_secrets_are_found_nowhere,

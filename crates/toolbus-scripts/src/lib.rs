@@ -5,6 +5,7 @@
 //! `script.invoke` with a runner, and [`tool::register`] gives agents the tool that asks for it.
 
 pub mod allowance;
+mod client;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod fair_runner;
@@ -19,6 +20,7 @@ pub mod supervisor;
 pub mod tool;
 
 pub use allowance::ScriptAllowance;
+pub use client::{CHANNEL_TOOL, ChannelScript, ScriptClient};
 pub use fair_runner::FairRunner;
 pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{LARGE_REQUESTS_BYTES, Unavailable, WorkerOptions, serve};

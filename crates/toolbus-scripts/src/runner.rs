@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 pub use toolbus_bus::Deadline;
 pub use toolbus_bus::responder::CallKey;
+pub use toolbus_wire::message::script::PRELUDE_BYTES_MAX;
 
 use crate::files::{self, File, Produced};
 
@@ -19,6 +21,10 @@ pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
 pub const INPUT_BYTES_MAX: usize = 4 << 20;
 /// How much of each of stdout, stderr and the merged output is kept, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Longest request of a script to its caller, and longest response, in bytes.
+pub const CHANNEL_BODY_BYTES_MAX: usize = 1 << 20;
+/// Most requests that one script has open at a time; it waits before it sends more.
+pub const CHANNEL_OPEN_MAX: usize = 64;
 /// Most packages that one script may ask for.
 pub const PACKAGES_MAX: usize = 32;
 /// How long before the call's deadline a script that has not started is given up, which leaves time
@@ -39,6 +45,12 @@ pub struct Script {
     pub packages: Vec<String>,
     /// Files that the script finds in its input folder.
     pub files: Vec<File>,
+    /// Python source that is executed before the script, for one with a channel to its caller
+    /// ([`Run::channel`]): it defines `run(source, descriptor, started)`, which is called to run
+    /// the script, with a socket for the descriptor and with what must be called before the source
+    /// is looked at. `supervisor/script.py` says what it finds, `supervisor/channel.py` what is
+    /// written to the socket and read from it.
+    pub prelude: Option<String>,
 }
 
 impl Script {
@@ -64,6 +76,11 @@ impl Script {
             );
         }
 
+        let prelude = self.prelude.as_deref().unwrap_or_default();
+        if prelude.len() > PRELUDE_BYTES_MAX {
+            return invalid(format!("the prelude is longer than {PRELUDE_BYTES_MAX} bytes"));
+        }
+
         files::check_inputs(&self.files).map_err(Error::Invalid)
     }
 }
@@ -84,6 +101,9 @@ pub struct Run {
     pub deadline: Deadline,
     /// Fires when the outcome is no longer wanted; the runner kills the script at once.
     pub cancelled: CancellationToken,
+    /// Answers the requests of a script with a prelude. Where there is none, each is answered with
+    /// an error.
+    pub channel: Option<Channel>,
     /// Receives live output. Called on the runner's own task, so it must not block. For an adopted
     /// script it receives all output from the beginning, in the same pieces.
     pub live: Option<LiveOutput>,
@@ -100,6 +120,7 @@ impl Run {
             redelivered: false,
             deadline: Deadline::after(Duration::MAX),
             cancelled: CancellationToken::new(),
+            channel: None,
             live: None,
         }
     }
@@ -156,6 +177,40 @@ pub(crate) async fn wait_for_permit<T>(
     timeout_at(by, permit).await.map_err(|_| {
         Error::Busy(format!("no other script made room within {:.1?}", start.elapsed()))
     })
+}
+
+/// The channel of a script to its caller, as a runner uses it. Clones are the same channel.
+///
+/// A request and its response are JSON texts of at most [`CHANNEL_BODY_BYTES_MAX`] each; a runner
+/// looks at neither. It has at most [`CHANNEL_OPEN_MAX`] requests of a script open at a time.
+#[derive(Clone)]
+pub struct Channel(Arc<dyn Fn(u32, Bytes) -> BoxFuture<'static, Bytes> + Send + Sync>);
+
+impl Channel {
+    /// A channel that answers each request by a future of the response. It gets the request's
+    /// number, which counts the requests of a script from 0 on, and its body. The future is dropped
+    /// when the response is not wanted any more. A request whose future was dropped with its runner
+    /// comes again with its number, from the runner that [adopts](Runner::adopts) the script.
+    #[must_use]
+    pub fn to<F, Fut>(answer: F) -> Self
+    where
+        F: Fn(u32, Bytes) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Bytes> + Send + 'static,
+    {
+        Self(Arc::new(move |number, body| Box::pin(answer(number, body))))
+    }
+
+    /// Sends a request, and waits for its response.
+    #[must_use]
+    pub fn request(&self, number: u32, body: Bytes) -> BoxFuture<'static, Bytes> {
+        (self.0)(number, body)
+    }
+}
+
+/// The response to a request that failed, as every runner and service writes it.
+#[must_use]
+pub fn error_response(code: &str, message: &str) -> Bytes {
+    serde_json::json!({"error": {"code": code, "message": message}}).to_string().into()
 }
 
 /// Receives chunks of output while a script runs: valid UTF-8, in order of arrival.

@@ -4,17 +4,21 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use toolbus_bus::responder::{
     Call, Context, Failure, Listen, Malformed, NO_ROOM, Received, Repeat, Reply, Responder, Service,
 };
-use toolbus_bus::{Bus, Envelope, Progress, SubscribeError, Topic};
+use toolbus_bus::{Asker, Bus, Envelope, Progress, Question, SubscribeError, Topic};
 use toolbus_tools::GrantCheck;
 use toolbus_tools::bus::{reply_to, tool_failure};
 use toolbus_tools::id::CallId;
-use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
+use toolbus_wire::message::script::{
+    ScriptInvokeRequest, ScriptInvokeResponse, ScriptQuestion, ScriptReason,
+};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::message::toolbus::{OutputStream, ToolProgress};
+use toolbus_wire::message::toolbus::{AskKind, OutputStream, ToolProgress};
 use toolbus_wire::name::{InstanceId, SCRIPTS_MANAGER};
 use toolbus_wire::{ErrorCode, json, queue, topic};
 use tracing::Instrument as _;
@@ -24,8 +28,8 @@ use crate::files::message;
 use crate::metrics::ScriptMetrics;
 use crate::response;
 use crate::runner::{
-    Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, Run, Runner, SCRIPT_BYTES_MAX,
-    Script, Stream,
+    Channel, Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, PRELUDE_BYTES_MAX, Run,
+    Runner, SCRIPT_BYTES_MAX, Script, Stream, error_response,
 };
 use crate::tool::{PACKAGES_TIMEOUT, WAIT_BESIDE_TIMEOUT};
 
@@ -118,7 +122,8 @@ impl Service for ScriptService {
         call: &Call<ScriptInvokeRequest>,
         received: Received<'_>,
     ) -> Result<(), Reply> {
-        let checked = self.grants.check(received, crate::tool::subject_id);
+        let subject = || crate::client::subject_of(&call.request);
+        let checked = self.grants.check(received, subject);
         // No reason of a script's end: it is no script's, and every caller of tools reads this one.
         checked.map_err(|error| reply_to(&call.ids, Err(error)))
     }
@@ -128,6 +133,11 @@ impl Service for ScriptService {
             let asked = Duration::from_secs(self.timeout_seconds(&request));
             let left = context.call.deadline.for_next_hop().left();
             let call_id = &request.tool_call_id;
+
+            let channel = match caller_channel(&request, &context.call.asker) {
+                Ok(channel) => channel,
+                Err(error) => return to_reply(&response::error_response(call_id, &error)),
+            };
 
             let files = match message::decode_files(request.files.unwrap_or_default()) {
                 Ok(files) => files,
@@ -142,6 +152,7 @@ impl Service for ScriptService {
                 timeout: asked.min(left),
                 packages: request.pip_packages.unwrap_or_default(),
                 files,
+                prelude: request.channel.map(|channel| channel.prelude),
             };
 
             let run = Run {
@@ -151,6 +162,7 @@ impl Service for ScriptService {
                 redelivered: context.redelivered,
                 deadline: context.call.deadline,
                 cancelled: context.call.cancelled,
+                channel,
                 live: live_output(context.call.progress),
             };
 
@@ -235,10 +247,52 @@ fn check_request_size(request: &ScriptInvokeRequest) -> Result<(), String> {
     let too_many = (packages.len() > PACKAGES_MAX)
         .then(|| format!("{} packages are over the limit of {PACKAGES_MAX}", packages.len()));
 
+    let prelude = request.channel.as_ref().map_or(0, |channel| channel.prelude.len());
+
     over("a script", request.script.len(), SCRIPT_BYTES_MAX)
         .or_else(|| over("an input", input.len(), INPUT_BYTES_MAX))
+        .or_else(|| over("a prelude", prelude, PRELUDE_BYTES_MAX))
         .or(too_many)
         .map_or(Ok(()), Err)
+}
+
+/// The channel of a script that has one: its requests are questions of the call.
+fn caller_channel(request: &ScriptInvokeRequest, asker: &Asker) -> Result<Option<Channel>, Error> {
+    if request.channel.is_none() {
+        return Ok(None);
+    }
+
+    if !asker.kinds().contains(&AskKind::Script) {
+        let text = "the script has a channel, and its caller answers no requests of scripts";
+        return Err(Error::Invalid(text.to_owned()));
+    }
+
+    let asker = asker.clone();
+    Ok(Some(Channel::to(move |number, body| {
+        let asker = asker.clone();
+        async move { ask_caller(&asker, number, &body).await }
+    })))
+}
+
+/// Asks the caller what a script asks, and gives the answer, or an error as one.
+async fn ask_caller(asker: &Asker, number: u32, body: &[u8]) -> Bytes {
+    let request = match serde_json::from_slice::<Value>(body) {
+        Ok(request) => request,
+        Err(error) => return error_response("invalid", &error.to_string()),
+    };
+
+    let params = ScriptQuestion { number, request };
+    let question = Question {
+        kind: AskKind::Script,
+        from: None,
+        params: serde_json::to_value(params).expect("a request can be written as JSON"),
+        round: None,
+    };
+
+    match asker.ask(question).await {
+        Ok(answer) => answer.to_string().into(),
+        Err(error) => error_response(error.code.as_str(), &error.message),
+    }
 }
 
 /// Output as progress, when the caller wants any.

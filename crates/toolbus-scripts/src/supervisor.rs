@@ -9,11 +9,14 @@
 mod output_files;
 mod program;
 pub mod protocol;
+mod requests;
 pub mod seccomp;
 mod session;
 mod texts;
 
 pub use program::Place;
+pub use requests::Requests;
 pub use session::{
-    CLOCK_GRACE, HANDOVER_TIMEOUT, Session, SessionEnd, SupervisorStreams, Transcript,
+    CLOCK_GRACE, HANDOVER_TIMEOUT, Session, SessionEnd, SupervisorInput, SupervisorLink,
+    SupervisorOutput, Transcript,
 };

@@ -2,28 +2,24 @@
 
 mod files;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{Envelope, Progress};
-use toolbus_tools::bus::{error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::id::ToolId;
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Guides, Tool};
+use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
-use toolbus_wire::message::tool::ToolError;
-use toolbus_wire::{ErrorCode, json, message, queue, topic};
 
 use crate::allowance::ScriptAllowance;
+use crate::client::{self, ScriptClient, ScriptError};
 
 /// Name of the tool.
 pub const NAME: &str = "execute_python_script";
-const SOURCE: &str = "script";
+pub(crate) const SOURCE: &str = "script";
 /// How long a script may take when nobody says, in seconds.
 pub const TIMEOUT_SECONDS_DEFAULT: u64 = 30;
 /// How much longer than the script's own timeout a caller waits for the answer.
@@ -46,12 +42,8 @@ pub fn register(
         summary: "Run Python in an isolated sandbox: calculation, parsing, data work".to_owned(),
         document: allowance.fill_in(include_str!("guide.md")),
     });
-    registry.register(script_tool(allowance), ExecutePython { requester, allowance })
-}
-
-/// What a call of the tool is about.
-pub(crate) fn subject_id() -> ToolId {
-    ToolId::of(SOURCE, NAME)
+    let client = ScriptClient::new(requester);
+    registry.register(script_tool(allowance), ExecutePython { client, allowance })
 }
 
 fn script_tool(allowance: ScriptAllowance) -> Tool {
@@ -94,7 +86,7 @@ fn script_tool(allowance: ScriptAllowance) -> Tool {
 }
 
 struct ExecutePython {
-    requester: Requester,
+    client: ScriptClient,
     allowance: ScriptAllowance,
 }
 
@@ -115,36 +107,15 @@ impl Executor for ExecutePython {
 impl ExecutePython {
     async fn run(&self, call: Invocation) -> Result<Output, CallError> {
         let asked = call.context.deadline.asked();
-        let progress = skip_repeated_progress(call.context.progress.clone());
-        let context = call.context.with_progress(progress);
+        let context = call.context;
 
         let seconds = timeout_seconds(&call.arguments, self.allowance);
         let request = build_request(call.arguments, seconds)?;
-        let requester = &self.requester;
-
-        let sent = requester::Request {
-            may_repeat: false,
-            topic: &topic::SCRIPT_INVOKE,
-            workers: Some(queue::SCRIPTS_MANAGER_INVOKE),
-            envelope: Envelope::of(&request, requester.agent().as_str()),
-            call_id: &request.tool_call_id,
-            context,
+        let response = match self.client.send(&request, context, &call.permit).await {
+            Ok(response) => response,
+            Err(ScriptError::Request(error)) => return Err(request_error(error, asked, seconds)),
+            Err(ScriptError::Reply(error)) => return Err(error),
         };
-        let reply = requester
-            .request_sealed(sent, &call.permit)
-            .await
-            .map_err(|error| request_error(error, asked, seconds))?;
-
-        if message::is::<ToolError>(&reply) {
-            return output_of(&reply);
-        }
-
-        let response = json::read::<ScriptInvokeResponse>(&reply.body).map_err(|error| {
-            CallError::new(
-                ErrorCode::OutcomeUnknown,
-                format!("the reply of {} cannot be read: {error}", reply.source),
-            )
-        })?;
 
         // A caller that gave the call less time than the script has is not to be told of the
         // script's.
@@ -153,20 +124,6 @@ impl ExecutePython {
         }
         output_of_response(response, seconds)
     }
-}
-
-/// Drops progress that was forwarded before. A worker that adopts the script of a lost worker
-/// replays its output from the beginning, in the same pieces and so with the same sequence numbers.
-fn skip_repeated_progress(progress: Progress) -> Progress {
-    if !progress.is_wanted() {
-        return progress;
-    }
-    let next = AtomicU64::new(0);
-    Progress::to(move |update| {
-        if next.fetch_max(update.seq.saturating_add(1), Ordering::Relaxed) <= update.seq {
-            progress.send(update);
-        }
-    })
 }
 
 fn build_request(
@@ -193,6 +150,7 @@ fn build_request(
         timeout_seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
         pip_packages: packages,
         files,
+        channel: None,
     })
 }
 
@@ -269,11 +227,7 @@ fn request_error(error: requester::Error, asked: Duration, seconds: u64) -> Call
         requester::Error::Timeout { .. } => {
             CallError::new(ErrorCode::Timeout, timeout_text(seconds))
         }
-        error if error.is_unroutable() => CallError::new(
-            ErrorCode::Unroutable,
-            "no scripts manager is running: nobody takes scripts",
-        ),
-        error => error_of(NAME, error),
+        error => client::request_error(NAME, error),
     }
 }
 

@@ -14,13 +14,14 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_wire::message::tool::ID_BYTES_MAX;
-use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolAnswer, ToolAsk};
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind, ToolAnswer, ToolAsk};
 use toolbus_wire::{Envelope, Topic, json};
 use tracing::Instrument as _;
 
 use super::pending::Pending;
 use crate::asker::{
-    ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Question,
+    ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS, Question, QuestionLimits,
+    SCRIPT_QUESTIONS,
 };
 use crate::port::{Bus, PublishError};
 
@@ -44,10 +45,17 @@ pub(super) struct Questions {
 /// What one call may ask. Dropped, it ends the questions that are open.
 pub(super) struct CallQuestions {
     asker: Asker,
-    seen: Mutex<HashSet<String>>,
-    room: Arc<Semaphore>,
+    people: SeenQuestions,
+    scripts: SeenQuestions,
     ended: CancellationToken,
     _end: DropGuard,
+}
+
+/// The questions of one call that share a limit.
+struct SeenQuestions {
+    limits: QuestionLimits,
+    ids: Mutex<HashSet<String>>,
+    room: Arc<Semaphore>,
 }
 
 /// A question that may be put to the caller.
@@ -72,30 +80,41 @@ impl CallQuestions {
             let ended = CancellationToken::new();
             Arc::new(Self {
                 asker,
-                seen: Mutex::default(),
-                room: Arc::new(Semaphore::new(QUESTIONS_OPEN_MAX)),
+                people: SeenQuestions::new(QUESTIONS),
+                scripts: SeenQuestions::new(SCRIPT_QUESTIONS),
                 _end: ended.clone().drop_guard(),
                 ended,
             })
         })
     }
 
-    fn admit(&self, ask_id: &str) -> Result<AdmittedQuestion, Rejected> {
-        let busy = |why| Rejected::WithError(AskError::new(AskErrorCode::Busy, why));
-        let mut seen = self.seen.lock();
+    fn admit(&self, ask_id: &str, kind: &AskKind) -> Result<AdmittedQuestion, Rejected> {
+        let seen = if *kind == AskKind::Script { &self.scripts } else { &self.people };
+        let place = seen.admit(ask_id)?;
+        Ok(AdmittedQuestion { asker: self.asker.clone(), ended: self.ended.clone(), _place: place })
+    }
+}
 
-        if seen.contains(ask_id) {
+impl SeenQuestions {
+    fn new(limits: QuestionLimits) -> Self {
+        Self { limits, ids: Mutex::default(), room: Arc::new(Semaphore::new(limits.open)) }
+    }
+
+    fn admit(&self, ask_id: &str) -> Result<OwnedSemaphorePermit, Rejected> {
+        let busy = |why| Rejected::WithError(AskError::new(AskErrorCode::Busy, why));
+        let mut ids = self.ids.lock();
+
+        if ids.contains(ask_id) {
             return Err(Rejected::Duplicate);
         }
-        if seen.len() >= QUESTIONS_MAX {
+        if ids.len() >= self.limits.all {
             return Err(busy("this call has asked too much"));
         }
 
         let place = Arc::clone(&self.room).try_acquire_owned();
         let place = place.map_err(|_| busy("this call asks too much at a time"))?;
-        seen.insert(ask_id.to_owned());
-
-        Ok(AdmittedQuestion { asker: self.asker.clone(), ended: self.ended.clone(), _place: place })
+        ids.insert(ask_id.to_owned());
+        Ok(place)
     }
 }
 
@@ -139,7 +158,7 @@ impl Questions {
 
         let question = Question { kind, from, params, round };
         let admitted = match self.pending.questions_of(&tool_call_id) {
-            Some(questions_of) => questions_of.admit(&ask_id),
+            Some(questions_of) => questions_of.admit(&ask_id, &question.kind),
             None => Err(Rejected::WithError(AskError::new(
                 AskErrorCode::UnknownCall,
                 "no call of this id waits here that takes questions",

@@ -8,22 +8,23 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::envelope::new_id;
-use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolAnswer, ToolAsk};
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind, ToolAnswer, ToolAsk};
 use toolbus_wire::{Envelope, Topic, json};
 
 use super::cancel::CallName;
 use super::outbox::Outbox;
 use crate::Deadline;
 use crate::asker::{
-    ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Question,
+    ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS, Question, QuestionLimits,
+    SCRIPT_QUESTIONS,
 };
 use crate::port::{Bus, PublishError};
 
-/// Questions that are open at a time, over all calls of one worker.
-const OPEN_QUESTIONS_MAX: usize = 1_024;
+/// Questions that are open at a time, over all calls of one worker: those of a hundred scripts.
+const OPEN_QUESTIONS_MAX: usize = 8_192;
 /// How long to wait before a question is sent again whose confirm was lost.
 const RESEND_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -53,8 +54,35 @@ struct QuestionPermit {
     call: Arc<CallName>,
     deadline: Deadline,
     cancelled: CancellationToken,
+    people: QuestionCount,
+    scripts: QuestionCount,
+}
+
+/// Counts the questions of one call that share a limit.
+struct QuestionCount {
+    limits: QuestionLimits,
     open_slots: Semaphore,
     asked_count: AtomicUsize,
+}
+
+impl QuestionCount {
+    fn new(limits: QuestionLimits) -> Self {
+        let open_slots = Semaphore::new(limits.open);
+        Self { limits, open_slots, asked_count: AtomicUsize::new(0) }
+    }
+
+    /// Admits a question, until the permit is dropped.
+    fn admit(&self) -> Result<SemaphorePermit<'_>, AskError> {
+        let busy = |why| AskError::new(AskErrorCode::Busy, why);
+        let place =
+            self.open_slots.try_acquire().map_err(|_| busy("too many questions at a time"))?;
+
+        if self.asked_count.fetch_add(1, Ordering::Relaxed) >= self.limits.all {
+            return Err(busy("too many questions of one call"));
+        }
+
+        Ok(place)
+    }
 }
 
 impl Asks {
@@ -85,8 +113,8 @@ impl Asks {
             call: Arc::clone(call),
             deadline: deadline.for_next_hop(),
             cancelled: cancelled.clone(),
-            open_slots: Semaphore::new(QUESTIONS_OPEN_MAX),
-            asked_count: AtomicUsize::new(0),
+            people: QuestionCount::new(QUESTIONS),
+            scripts: QuestionCount::new(SCRIPT_QUESTIONS),
         });
 
         Asker::to(move |question| {
@@ -98,13 +126,9 @@ impl Asks {
 
 impl QuestionPermit {
     async fn ask(&self, question: Question) -> Result<Value, AskError> {
-        let busy = |why| AskError::new(AskErrorCode::Busy, why);
-        let _place =
-            self.open_slots.try_acquire().map_err(|_| busy("too many questions at a time"))?;
-
-        if self.asked_count.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
-            return Err(busy("too many questions of one call"));
-        }
+        let is_script = question.kind == AskKind::Script;
+        let count = if is_script { &self.scripts } else { &self.people };
+        let _place = count.admit()?;
 
         // Every arm only waits. A question that is dropped takes its place in the table along.
         tokio::select! {
@@ -122,6 +146,7 @@ impl QuestionPermit {
     async fn put_question(&self, question: Question) -> Result<Value, AskError> {
         let AsksInner { bus, outbox, source, reply_to, open } = &*self.asks.inner;
         let ask_id = new_id();
+        let ask_kind = question.kind.clone();
         let ask = ToolAsk {
             tool_call_id: self.call.call_id.to_string(),
             ask_id: ask_id.clone(),
@@ -142,8 +167,10 @@ impl QuestionPermit {
         envelope.correlation_id = Some(ask_id.clone());
         envelope.reply_to = Some(reply_to.clone());
         // Progress that the call sent before it asks arrives before: the caller may read none
-        // after.
-        outbox.flush_notifications().await;
+        // after. Programs do.
+        if ask_kind != AskKind::Script {
+            outbox.flush_notifications().await;
+        }
         let (_place, mut answer) = open.register(ask_id)?;
         let gone = |_| AskError::new(AskErrorCode::Cancelled, "the worker stops");
 

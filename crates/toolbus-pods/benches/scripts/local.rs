@@ -63,6 +63,7 @@ async fn answer(sandbox: &Sandbox) -> anyhow::Result<()> {
         timeout: Duration::from_secs(20),
         packages: Vec::new(),
         files: Vec::new(),
+        prelude: None,
     };
     let outcome = sandbox.run(script, Run::alone("bench")).await?;
     ensure!(outcome.output.text == PRINTS, "{outcome:?}");

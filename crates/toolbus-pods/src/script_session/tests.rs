@@ -14,13 +14,16 @@ const WHOLE: &str = "n 0 ready \nn 1 started \nn 2 out aGk=\nn 3 over \nn 4 end 
 async fn resumed(log: &str) -> Result<Outcome, Error> {
     let cluster = FakeCluster::default();
     cluster.log_says("pod", log);
-    let pods = Api::namespaced(Client::new(cluster, NAMESPACE), NAMESPACE);
+    let client = Client::new(cluster, NAMESPACE);
+    let pods = Api::namespaced(client.clone(), NAMESPACE);
     let session = ScriptSession {
+        client: &client,
         pods: &pods,
         name: "pod",
         nonce: "n",
         timeout: Duration::from_secs(30),
         cancelled: &CancellationToken::new(),
+        channel: None,
         live: None,
         pieces_forwarded: Arc::default(),
     };

@@ -84,6 +84,7 @@ impl Caller {
             timeout_seconds: 60,
             pip_packages: None,
             files: None,
+            channel: None,
         };
         let body = json::write(&request);
         let mut envelope = Envelope::new(ScriptInvokeRequest::TYPE, "test", body);

@@ -97,6 +97,7 @@ pub(crate) fn script(source: &str) -> Script {
         timeout: Duration::from_secs(20),
         packages: Vec::new(),
         files: Vec::new(),
+        prelude: None,
     }
 }
 

@@ -59,6 +59,7 @@ impl PackageInstaller {
             request: go_message(),
             timeout: script.timeout,
             live: None,
+            channel: None,
             cancelled: &too_large,
             group: None,
         };
@@ -109,6 +110,7 @@ impl PackageInstaller {
             timeout: limit.end.saturating_duration_since(Instant::now()),
             packages: Vec::new(),
             files: Vec::new(),
+            prelude: None,
         }
     }
 }

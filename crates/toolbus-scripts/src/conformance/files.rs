@@ -49,6 +49,7 @@ async fn run_with(runner: &impl Runner, source: &str, files: Vec<File>) -> Outco
         timeout: Duration::from_secs(20),
         packages: Vec::new(),
         files,
+        prelude: None,
     };
     let run = Run::alone("files");
     runner.run(script, run).await.expect("the script runs")
@@ -257,6 +258,7 @@ pub async fn a_script_that_is_stopped_gives_nothing_back(runner: &impl Runner) {
         timeout: Duration::from_secs(1),
         packages: Vec::new(),
         files: Vec::new(),
+        prelude: None,
     };
 
     let run = Run::alone("files");

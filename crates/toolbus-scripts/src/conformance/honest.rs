@@ -154,6 +154,7 @@ impl Honest {
             timeout_seconds: i64::from(TIMEOUT_SECONDS),
             pip_packages: (!self.packages.is_empty()).then(|| packages.collect()),
             files: None,
+            channel: None,
         }
     }
 
@@ -234,6 +235,7 @@ pub async fn scientific_scripts_are_not_disturbed(runner: &dyn Runner) {
             timeout,
             packages: honest.packages.iter().map(|&name| name.to_owned()).collect(),
             files: Vec::new(),
+            prelude: None,
         };
 
         let call_id = honest.name;

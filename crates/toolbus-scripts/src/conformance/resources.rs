@@ -237,6 +237,7 @@ async fn run_flood(stage: &Stage, block: &str) {
             timeout: Duration::from_secs(60),
             packages: Vec::new(),
             files: Vec::new(),
+            prelude: None,
         };
 
         let outcome = stage.runner().run(script, Run::alone("")).await.expect("it runs");

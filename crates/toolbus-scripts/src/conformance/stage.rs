@@ -43,6 +43,7 @@ pub(super) fn script(source: &str) -> ScriptInvokeRequest {
         timeout_seconds: TIMEOUT_SECONDS.cast_signed(),
         pip_packages: None,
         files: None,
+        channel: None,
     }
 }
 

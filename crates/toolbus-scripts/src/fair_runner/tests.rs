@@ -67,6 +67,7 @@ fn of(agent: &str, number: usize) -> (Script, Run) {
         timeout: Duration::from_secs(1),
         packages: Vec::new(),
         files: Vec::new(),
+        prelude: None,
     };
     (script, Run { source: agent.to_owned(), ..Run::alone("call_1") })
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::files::{FILES_BYTES_MAX, File, FileName, Produced, Refused};
 use crate::runner::{Captured, Ending, OUTPUT_BYTES_MAX};
 
+mod channel;
 mod grants;
 
 /// What scripts may take in these tests.
@@ -114,6 +115,7 @@ async fn a_call_of_the_tool_reaches_the_runner_and_its_outcome_the_model() {
         timeout: Duration::from_secs(5),
         packages: vec!["numpy".to_owned()],
         files: Vec::new(),
+        prelude: None,
     };
 
     assert_eq!(asked, expected);

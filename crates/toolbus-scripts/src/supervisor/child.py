@@ -1,11 +1,16 @@
 # The child that is made while nothing has been read yet: waits for its script, takes its limits, waits
 # for the word, and becomes the script.
 
+# Descriptors that are open in it beside the standard ones: the first until the script begins, the other
+# only in a script that has a channel to its caller.
+ORDERS, CHANNEL = 3, 4
+
+
 def numbers(lines):
     return {name: int(number) for name, number in (line.split() for line in lines.decode().splitlines())}
 
 
-def await_script(orders, out, err, path):
+def await_script(orders, out, err, channel, path):
     import _signal as signal
     import os
     import resource
@@ -30,9 +35,9 @@ def await_script(orders, out, err, path):
     for file, number in (null, 0), (out, 1), (err, 2):
         os.dup2(file, number)
     # Nothing else of the first process stays open here.
-    kept = os.dup2(orders, 3)
-    os.closerange(4, 1 << 20)
-    orders = kept
+    kept = os.dup(orders), os.dup(channel)
+    orders, channel = os.dup2(kept[0], ORDERS), os.dup2(kept[1], CHANNEL)
+    os.closerange(CHANNEL + 1, 1 << 20)
     os.umask(0o022)
     os.chdir(WORK)
     os.environ.update(
@@ -47,7 +52,10 @@ def await_script(orders, out, err, path):
         # For children; the folder that a script starts in still comes first.
         os.environ["PYTHONPATH"] = "/packages"
         sys.path.insert(0, "/packages")
-    source, data = frame().decode(), frame()
+    source, data, prelude = frame().decode(), frame(), frame().decode()
+    if not settings.get("channel"):
+        prelude = None
+        os.close(channel)
     files = []
     while name := frame():
         files.append((name, frame()))
@@ -78,7 +86,7 @@ def await_script(orders, out, err, path):
         take(1)
         os.close(orders)
 
-    return source, data, begin
+    return source, data, prelude, begin
 
 
 def own_memory():

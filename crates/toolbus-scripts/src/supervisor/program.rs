@@ -29,6 +29,7 @@ impl Place<'_> {
             include_str!("script.py"),
             include_str!("files.py"),
             include_str!("limits.py"),
+            include_str!("channel.py"),
             include_str!("supervisor.py"),
             include_str!("child.py"),
         ];

@@ -104,7 +104,8 @@ pub fn start_message(settings: &ScriptLimits, script: &Script) -> Bytes {
 }
 
 fn script_frames(settings: &ScriptLimits, script: &Script) -> Vec<u8> {
-    let settings = limit_lines(settings);
+    let channel = u32::from(script.prelude.is_some());
+    let settings = format!("{}channel {channel}\n", limit_lines(settings));
     // No name has a zero byte in it.
     let file = |file: &File| [file.name.as_str().as_bytes(), &file.content].join(&0);
     let files: Vec<Vec<u8>> = script.files.iter().map(file).collect();
@@ -112,6 +113,7 @@ fn script_frames(settings: &ScriptLimits, script: &Script) -> Vec<u8> {
     let input = script.input.as_bytes();
     let mut parts = vec![(b'L', settings.as_bytes()), (b'S', source), (b'I', input)];
 
+    parts.extend(script.prelude.iter().map(|prelude| (b'P', prelude.as_bytes())));
     parts.extend(files.iter().map(|file| (b'F', file.as_slice())));
     let length: usize = parts.iter().map(|(_, body)| 5 + body.len()).sum();
     // And what comes behind.
@@ -136,6 +138,19 @@ fn limit_lines(settings: &ScriptLimits) -> String {
 #[must_use]
 pub fn kill_message() -> Bytes {
     single_frame(b'K', b"")
+}
+
+/// The response to a request of the script.
+#[must_use]
+pub fn response_message(number: u32, body: &[u8]) -> Bytes {
+    single_frame(b'R', &[&number.to_be_bytes(), body].concat())
+}
+
+/// Asks for a [`Report::Mark`] of this text, a word: what is reported before it was reported
+/// before this was sent, or soon after.
+#[must_use]
+pub fn mark_message(text: &str) -> Bytes {
+    single_frame(b'M', text.as_bytes())
 }
 
 /// Acknowledges the end.
@@ -168,6 +183,21 @@ pub enum Report {
     Started,
     /// The script wrote this.
     Output(Stream, Vec<u8>),
+    /// The next piece of a request of the script to its caller, which has this number.
+    Request {
+        /// Counts the requests of a script, from 0 on.
+        number: u32,
+        /// A part of its body.
+        piece: Vec<u8>,
+        /// Whether it is the last.
+        is_last: bool,
+    },
+    /// The script has been handed the response to the request of this number.
+    Answered(u32),
+    /// The script sends no more requests and takes no more responses.
+    Closed,
+    /// The mark of a [`mark_message`].
+    Mark(String),
     /// The script is over; what it left follows.
     Over,
     /// The script left a file of this name and size.
@@ -280,6 +310,10 @@ impl ReportReader {
                 let stream = if word == "out" { Stream::Stdout } else { Stream::Stderr };
                 Report::Output(stream, STANDARD.decode(text).map_err(|_| unknown())?)
             }
+            "ask" => parse_request(text).ok_or_else(unknown)?,
+            "answered" => Report::Answered(text.parse().map_err(|_| unknown())?),
+            "closed" => Report::Closed,
+            "mark" => Report::Mark(text.to_owned()),
             "over" => Report::Over,
             "file" => {
                 let (name, bytes) = text.split_once(' ').ok_or_else(unknown)?;
@@ -306,6 +340,20 @@ impl ReportReader {
         let mut parts = rest.splitn(3, ' ');
         Some((parts.next()?.parse().ok()?, parts.next()?, parts.next().unwrap_or_default()))
     }
+}
+
+/// Number, whether more follows, and a piece.
+fn parse_request(text: &str) -> Option<Report> {
+    let mut parts = text.splitn(3, ' ');
+    let number = parts.next()?.parse().ok()?;
+    let is_last = match parts.next()? {
+        "more" => false,
+        "last" => true,
+        _ => return None,
+    };
+    let piece = STANDARD.decode(parts.next()?).ok()?;
+
+    Some(Report::Request { number, piece, is_last })
 }
 
 #[derive(Deserialize)]

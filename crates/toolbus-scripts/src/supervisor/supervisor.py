@@ -7,10 +7,12 @@
 #               deliver in one direction before the other. What came before it and is not whole is
 #               forgotten: whoever sent that was cut off, and this one begins anew.
 #   L settings  limits and times, a line with name and number for each
-#   S source, I input, F file (name, zero byte, content), G (go)
+#   S source, I input, P prelude, F file (name, zero byte, content), G (go)
 #   C           is answered with `taken` when a script is here and has not started; the child has all of
 #               it then, and waits for the word
 #   K           kills the script
+#   R response  to a request of the script: its number, in four bytes, and the body
+#   M mark      is told at once: what was told before is no answer to anything that came after
 #   A           the end has been heard: there is nothing left to do
 #
 # What it tells are lines: the nonce, a number that counts up, a word, and a text. The script has
@@ -43,6 +45,7 @@ def supervise():
     LULL = 0.015            # seconds between that and this process's end, which is work for a node
     DRAIN = 0.2             # seconds in which output may come after the script's end
     HOLD = 0.005            # seconds that output waits for more of it, or for the end
+    BEHIND = 256 << 10      # bytes that are not written yet, while no more requests are taken
     LOOK = 0.05             # seconds between two looks at what the script holds
     DUMPABLE = 4            # whether other processes of the user may look into one
 
@@ -67,6 +70,17 @@ def supervise():
         if answer < 0:
             raise OSError(_ctypes.get_errno(), name)
         return answer
+
+    # By hand: the module of sockets takes longer to load than all that it would do.
+    def socket_pair():
+        class Pair(_ctypes._SimpleCData):
+            _type_ = "q"
+
+        LOCAL, STREAM, CLOSE_ON_EXEC = 1, 1, 0o2000000
+        pair = Pair()
+        call("socketpair", LOCAL, STREAM | CLOSE_ON_EXEC, 0, _ctypes.byref(pair))
+        both = pair.value.to_bytes(8, sys.byteorder)
+        return (int.from_bytes(half, sys.byteorder) for half in (both[:4], both[4:]))
 
     # The system calls that nobody in here gets: a filter of the kernel, made outside.
     def deny_calls(program):
@@ -117,7 +131,7 @@ def supervise():
         searched = 0            # how much of that is no greeting
         limits = b""
         settings = {}
-        source = data = None
+        source = data = prelude = None
         files = []
         child = None            # process number
         handed_over = False     # the child has the script
@@ -138,6 +152,16 @@ def supervise():
         # is carried by four processes.
         if len(state.pending) > 65536:
             flush()
+
+    def tell_at_once(word, text=b""):
+        state.hold = 0.0
+        tell(word, text)
+
+    # It goes out with what comes next, or soon.
+    def tell_soon(word, text=b""):
+        if not state.pending:
+            state.hold = time.monotonic() + HOLD
+        tell(word, text)
 
     def flush():
         while state.pending:
@@ -187,11 +211,14 @@ def supervise():
         elif kind == b"L":
             state.limits = bytes(body)
             state.settings = numbers(state.limits)
+            state.prelude = b""
             state.files.clear()
         elif kind == b"S":
             state.source = bytes(body)
         elif kind == b"I":
             state.data = bytes(body)
+        elif kind == b"P":
+            state.prelude = bytes(body)
         elif kind == b"F":
             name, _, content = body.partition(b"\0")
             state.files += [name, content]
@@ -204,6 +231,10 @@ def supervise():
                 start()
         elif kind == b"K":
             stop("cancelled")
+        elif kind == b"R":
+            channel.answer(int.from_bytes(body[:4], "big"), body[4:])
+        elif kind == b"M":
+            tell_at_once(b"mark", bytes(body))
         elif kind == b"A":
             state.leave = time.monotonic() + (LULL if state.ended is not None else 0)
 
@@ -213,10 +244,10 @@ def supervise():
         state.handed_over = True
         watch.begin(state.settings)
         # Until one is empty, as no name is.
-        for frame in (state.limits, state.source, state.data, *state.files, b""):
+        for frame in (state.limits, state.source, state.data, state.prelude, *state.files, b""):
             order(len(frame).to_bytes(4, "big"))
             order(frame)
-        state.source = state.data = None
+        state.source = state.data = state.prelude = None
         state.files.clear()
 
     def order(part):
@@ -241,6 +272,8 @@ def supervise():
         state.look = state.started + LOOK
         order(b"G")
         os.close(orders)
+        if not state.settings.get("channel"):
+            channel.discard()
         for file in streams:
             streams[file][1] = state.settings["output_bytes"] + 4
             poll.register(file, select.POLLIN)
@@ -261,9 +294,7 @@ def supervise():
         if kept:
             stream[1] -= len(kept)
             # What could not be written before goes first, and waits for the reader alone.
-            if not state.pending:
-                state.hold = time.monotonic() + HOLD
-            tell(stream[0], binascii.b2a_base64(kept, newline=False))
+            tell_soon(stream[0], binascii.b2a_base64(kept, newline=False))
         return True
 
     def read_input():
@@ -312,6 +343,7 @@ def supervise():
             "cpu_ms": int((used.ru_utime + used.ru_stime) * 1000),
             "memory_peak": watch.memory_peak(used.ru_maxrss << 10),
         }
+        channel.close()
         cause = state.cause
         if cause is None and watch.is_out_of_memory():
             cause = "out_of_memory"
@@ -368,6 +400,7 @@ def supervise():
     orders_read, orders = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
+    channel_here, channel_there = socket_pair()
     # What is there by now is no garbage. Looking at it would make the child copy every page of it.
     gc.freeze()
     # The child has to be, from its first moment on: what it holds is looked at before it does anything.
@@ -376,18 +409,20 @@ def supervise():
     state.child = os.fork()
     if state.child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
-        return orders_read, out_write, err_write, path
+        return orders_read, out_write, err_write, channel_there, path
     # Nothing was read before this.
     call("prctl", DUMPABLE, 0, 0, 0, 0)
-    for file in orders_read, out_write, err_write:
+    for file in orders_read, out_write, err_write, channel_there:
         os.close(file)
-    for file in INPUT, OUTPUT, out_read, err_read:
+    for file in INPUT, OUTPUT, out_read, err_read, channel_here:
         os.set_blocking(file, False)
     signals = signal_file(handled)
     streams = {out_read: [b"out", 0], err_read: [b"err", 0]}
     poll = select.poll()
     poll.register(INPUT, select.POLLIN)
     poll.register(signals, select.POLLIN)
+    channel = serve_channel(channel_here, poll, tell_soon, tell_at_once,
+                            lambda: len(state.pending) > BEHIND)
     writing = False
     drained = None
     while True:
@@ -413,6 +448,8 @@ def supervise():
             continue
         if runs:
             deadline = min(deadline, state.look)
+        if channel.is_open and state.started is not None:
+            channel.settle()
         held = state.ended is None and time.monotonic() < state.hold
         if held:
             deadline = min(deadline, state.hold)
@@ -434,4 +471,6 @@ def supervise():
                 read_signals()
             elif file in streams:
                 read_output(file)
+            elif file == channel_here:
+                channel.act()
     os._exit(0)

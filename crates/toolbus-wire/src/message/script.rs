@@ -2,6 +2,7 @@
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use super::{Message, field};
 
@@ -10,6 +11,9 @@ pub const TIMEOUT_SECONDS_DEFAULT: i64 = 30;
 
 /// The exit code that stands for a script without one: it could not be run, or nobody knows.
 pub const EXIT_CODE_UNKNOWN: i32 = -1;
+
+/// Longest prelude of a script with a channel, in bytes.
+pub const PRELUDE_BYTES_MAX: usize = 256 << 10;
 
 /// Asks for a Python script to be run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +34,31 @@ pub struct ScriptInvokeRequest {
     /// does not know them sees the request it knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<ScriptFile>>,
+    /// Toolbus extension: the script may send requests to its caller. Absent for most scripts. A
+    /// worker that does not know it runs the script without its prelude.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ScriptChannel>,
+}
+
+/// The channel of a script to its caller, which answers questions of the kind
+/// [`AskKind::Script`](super::toolbus::AskKind::Script).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScriptChannel {
+    /// Python source that is executed before the script, at most [`PRELUDE_BYTES_MAX`]. It defines
+    /// `run(source, descriptor, started)`, which runs the script.
+    pub prelude: String,
+}
+
+/// A request of a script to its caller, as the `params` of a question have it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScriptQuestion {
+    /// Counts the requests of one script from 0 on. A request that comes again, because another
+    /// worker took over, has the number that it had.
+    pub number: u32,
+    /// The request, as the script wrote it.
+    pub request: Value,
 }
 
 /// A file on its way to a script or back.

@@ -181,6 +181,7 @@ fn members_with_a_default_may_be_null_or_absent() {
         timeout_seconds: 30,
         pip_packages: None,
         files: None,
+        channel: None,
     };
 
     check(&json!({"toolCallId": "c", "script": "1"}), &script);
@@ -193,6 +194,14 @@ fn members_with_a_default_may_be_null_or_absent() {
     let with_file = ScriptInvokeRequest { files: Some(vec![file]), ..script };
     let members = json!([{"name": "a", "data": "eA=="}]);
     check(&json!({"toolCallId": "c", "script": "1", "files": members}), &with_file);
+    let channel = Some(ScriptChannel { prelude: "2".to_owned() });
+    let with_channel = ScriptInvokeRequest { files: None, channel, ..with_file };
+    let members = json!({"toolCallId": "c", "script": "1", "channel": {"prelude": "2"}});
+    check(&members, &with_channel);
+    check_written(
+        &with_channel,
+        r#"{"toolCallId":"c","script":"1","inputData":null,"timeoutSeconds":30,"pipPackages":null,"channel":{"prelude":"2"}}"#,
+    );
 
     let indexed = McpServersIndexed::default();
     check(&json!({"servers": []}), &indexed);

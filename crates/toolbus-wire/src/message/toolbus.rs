@@ -121,6 +121,10 @@ text_enum! {
         Approval = "approval",
         /// The folders that the caller works in.
         Roots = "roots",
+        /// What a script wants of whoever asked for it to be run. `params` are a
+        /// [`ScriptQuestion`](super::script::ScriptQuestion), and the result is the response, any
+        /// JSON value.
+        Script = "script",
     }
 }
 

@@ -83,6 +83,29 @@ fn files_are_told_by_header_and_pieces() {
 }
 
 #[test]
+fn requests_of_scripts_are_told_in_pieces() {
+    let text =
+        "n0 0 ask 7 more aGk=\nn0 1 ask 7 last \nn0 2 answered 7\nn0 3 mark x1\nn0 4 closed \n";
+    let request =
+        |piece: &[u8], is_last| Report::Request { number: 7, piece: piece.into(), is_last };
+    let expected = vec![
+        request(b"hi", false),
+        request(b"", true),
+        Report::Answered(7),
+        Report::Mark("x1".to_owned()),
+        Report::Closed,
+    ];
+    assert_eq!(reports(&[text]), Ok(expected));
+    for line in ["ask 7 last", "ask -1 last aGk=", "ask 7 some aGk=", "ask 7 last %", "answered x"]
+    {
+        let told = reports(&[&format!("n0 0 {line}\n")]);
+        assert!(matches!(told, Err(Error::Unknown(_))), "{line}: {told:?}");
+    }
+    assert_eq!(response_message(258, b"ok"), Bytes::from_static(b"R\0\0\0\x06\0\0\x01\x02ok"));
+    assert_eq!(mark_message("m"), Bytes::from_static(b"M\0\0\0\x01m"));
+}
+
+#[test]
 fn strangers_are_not_heard_and_losses_are_noticed() {
     assert_eq!(reports(&["other 0 ready \nn01 0 ready \n\nn0\n"]), Ok(vec![]));
     assert_eq!(reports(&["n0 0 ready \nn0 2 started \n"]), Err(Error::Gap { expected: 1 }));
@@ -126,6 +149,7 @@ fn requests_are_read_as_they_were_meant() {
         timeout: Duration::from_secs(1),
         packages: Vec::new(),
         files: vec![File { name, content: Bytes::from_static(b"\0x") }],
+        prelude: Some("p".to_owned()),
     };
     let request = start_message(&settings, &script);
     let (head, rest) = request.split_at(5);
@@ -133,9 +157,10 @@ fn requests_are_read_as_they_were_meant() {
     assert_eq!(head[..4], [b'L', 0, 0, 0]);
     let mut lines: Vec<&[u8]> = rest[..length].split_inclusive(|byte| *byte == b'\n').collect();
     lines.sort_unstable();
-    let expected: &[u8] = b"address_space_bytes 6\nentries 10\nfile_bytes 5\nfile_locks 12\nfiles 7\nfiles_bytes 8\n\
+    let expected: &[u8] = b"address_space_bytes 6\nchannel 1\nentries 10\nfile_bytes 5\nfile_locks 12\nfiles 7\nfiles_bytes 8\n\
                             inodes 11\nmemory_bytes 13\nname_bytes 9\nopen_files 4\noutput_bytes 2\npackages 1\nprocesses 3\ntimeout_ms 1\n";
     assert_eq!(lines.concat(), expected);
-    let expected: &[u8] = b"S\0\0\0\x02\xc3\xa9I\0\0\0\0F\0\0\0\x05\xc3\xbc\0\0xG\0\0\0\0";
+    let expected: &[u8] =
+        b"S\0\0\0\x02\xc3\xa9I\0\0\0\0P\0\0\0\x01pF\0\0\0\x05\xc3\xbc\0\0xG\0\0\0\0";
     assert_eq!(&rest[length..], expected);
 }
