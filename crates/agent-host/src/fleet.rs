@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use toolbus::{InstanceId, McpServers, Scripts, Toolbus, ToolbusBuilder};
 use toolbus_approvals::Approvals;
+use toolbus_artifacts::{Artifacts, OffloadOutput, ResolveReferences};
 use toolbus_bus::Bus;
+use toolbus_chain::ChainDeps;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_policy::{LivePolicy, RuleBook};
 use toolbus_rabbitmq::Start;
@@ -14,7 +16,8 @@ use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
-use toolbus_scripts::{Runner, Unavailable};
+use toolbus_scripts::{Runner, ScriptClient, Unavailable};
+use toolbus_store::LazyStore;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
 
@@ -93,6 +96,16 @@ impl Fleet {
                 builder = builder.observe(audit.observer());
             }
         }
+        let artifacts = state.as_ref().and_then(|state| state.artifacts.clone());
+        if let Some(artifacts) = &artifacts {
+            builder = builder
+                .artifacts(ResolveReferences::new(artifacts.clone(), Vec::new()))
+                .shape(Arc::new(OffloadOutput::new(artifacts.clone())));
+        }
+        if settings.chains.enabled {
+            let store = state.as_ref().map(|state| state.store().clone());
+            builder = offer_chains(builder, settings, artifacts, store);
+        }
         let vault = state.as_ref().and_then(|state| state.vault.clone());
         if let Some(vault) = &vault {
             builder = builder.credentials(VaultGate(vault.clone()));
@@ -158,6 +171,20 @@ impl Fleet {
         }
         self.toolbus.bus().close(BUS_CLOSE_TIMEOUT).await;
     }
+}
+
+/// The same with the tool that runs chains.
+fn offer_chains(
+    builder: ToolbusBuilder,
+    settings: &Settings,
+    artifacts: Option<Artifacts>,
+    store: Option<LazyStore>,
+) -> ToolbusBuilder {
+    let policy = settings.chains.policy();
+    builder.guide(toolbus_chain::guide()).remote_tools(move |registry, requester| {
+        let scripts = ScriptClient::new(requester.clone());
+        toolbus_chain::register(registry, ChainDeps { scripts, artifacts, store, policy })
+    })
 }
 
 /// The policy of the settings' rule book.

@@ -5,7 +5,9 @@
 
 pub mod approval_settings;
 pub mod arguments;
+pub mod artifact_settings;
 pub mod audit_settings;
+pub mod chain_settings;
 mod command;
 pub mod face;
 pub mod face_settings;

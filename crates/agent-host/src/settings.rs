@@ -16,7 +16,9 @@ use toolbus_wire::name::AgentName;
 
 use crate::approval_settings::ApprovalSettings;
 use crate::arguments::{Arguments, Command};
+use crate::artifact_settings::ArtifactSettings;
 use crate::audit_settings::AuditSettings;
+use crate::chain_settings::ChainSettings;
 use crate::face_settings::McpFaceSettings;
 use crate::state;
 
@@ -51,6 +53,10 @@ pub struct Settings {
     pub approvals: ApprovalSettings,
     /// The audit log: a row in the store for every call.
     pub audit: AuditSettings,
+    /// Artifacts: large results, which callers get by reference.
+    pub artifacts: ArtifactSettings,
+    /// Chains: programs over tools that a model writes.
+    pub chains: ChainSettings,
     /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
     /// store.
     pub vault: VaultSettings,
@@ -84,6 +90,8 @@ impl Default for Settings {
             store: None,
             approvals: ApprovalSettings::default(),
             audit: AuditSettings::default(),
+            artifacts: ArtifactSettings::default(),
+            chains: ChainSettings::default(),
             vault: VaultSettings::default(),
             trust_folder: false,
             direct_tools: false,
@@ -106,6 +114,8 @@ impl toolbus_config::Settings for Settings {
         self.grants.check(mistakes);
         self.approvals.check("approvals", mistakes);
         self.audit.check("audit", mistakes);
+        self.artifacts.check("artifacts", mistakes);
+        self.chains.check("chains", mistakes);
         self.vault.check(mistakes);
         match state::location(self) {
             Err(error) => mistakes.add("store", error.to_string()),

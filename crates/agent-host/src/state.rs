@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use toolbus_approvals::Approvals;
+use toolbus_artifacts::{Artifacts, Sweeper};
 use toolbus_audit::Audit;
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
@@ -15,9 +16,11 @@ use crate::month_counts::{self, MonthCounts};
 use crate::settings::Settings;
 
 /// The tables of all that is kept there.
-const MIGRATIONS: [Migrations; 4] = [
+const MIGRATIONS: [Migrations; 6] = [
     toolbus_approvals::MIGRATIONS,
+    toolbus_artifacts::MIGRATIONS,
     toolbus_audit::MIGRATIONS,
+    toolbus_chain::MIGRATIONS,
     toolbus_vault::MIGRATIONS,
     month_counts::MIGRATIONS,
 ];
@@ -28,6 +31,9 @@ pub(crate) struct KeptState {
     pub(crate) approvals: Approvals,
     /// Where one is wanted.
     pub(crate) audit: Option<Audit>,
+    /// Where they are wanted, and there is a place for them.
+    pub(crate) artifacts: Option<Artifacts>,
+    sweeper: Option<Sweeper>,
     /// Where there is a key for it.
     pub(crate) vault: Option<LazyVault>,
     months: MonthCounts,
@@ -50,7 +56,27 @@ pub(crate) fn vault(settings: &Settings, store: &LazyStore) -> Option<LazyVault>
     settings.vault.key().map(|key| LazyVault::new(store.clone(), key))
 }
 
+/// The artifacts of the settings. Where there is no place for them, outputs stay whole.
+fn open_artifacts(settings: &Settings, store: &LazyStore) -> Option<Artifacts> {
+    if !settings.artifacts.enabled {
+        return None;
+    }
+    match settings.artifacts.place()? {
+        Ok(place) => Some(Artifacts::new(store.clone(), place, settings.artifacts.config())),
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "there are no artifacts: their place cannot be used");
+            None
+        }
+    }
+}
+
 impl KeptState {
+    /// Where it is.
+    pub(crate) fn store(&self) -> &LazyStore {
+        &self.store
+    }
+
     /// The state of one process of this agent. `None` where there is no place for it: then no call
     /// can be approved, and there is no vault.
     pub(crate) async fn of(
@@ -66,8 +92,10 @@ impl KeptState {
         let vault = vault(settings, &store);
         let audit = &settings.audit;
         let audit = audit.enabled.then(|| Audit::start(store.clone(), audit.config()));
+        let artifacts = open_artifacts(settings, &store);
+        let sweeper = artifacts.clone().map(Sweeper::start);
         let months = MonthCounts::start(policy.clone(), store.clone()).await;
-        Some(Self { store, approvals, audit, vault, months })
+        Some(Self { store, approvals, audit, artifacts, sweeper, vault, months })
     }
 
     /// The calls that an earlier process has left, for an agent that is about to answer. Where the
@@ -102,7 +130,9 @@ impl KeptState {
     fn kept(&self) -> Vec<&'static str> {
         let of_vault = self.vault.as_ref().map(|_| "credentials");
         let of_audit = self.audit.as_ref().map(|_| "audit log");
-        ["approvals"].into_iter().chain(of_vault).chain(of_audit).collect()
+        let of_artifacts = self.artifacts.as_ref().map(|_| "artifacts");
+        let others = [of_vault, of_audit, of_artifacts].into_iter().flatten();
+        ["approvals"].into_iter().chain(others).collect()
     }
 
     /// Ends what works with it, and closes it.
@@ -111,6 +141,9 @@ impl KeptState {
         self.months.close().await;
         if let Some(audit) = &self.audit {
             audit.close().await;
+        }
+        if let Some(sweeper) = &self.sweeper {
+            sweeper.close().await;
         }
         self.store.close().await;
     }

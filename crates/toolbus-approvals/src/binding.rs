@@ -25,7 +25,7 @@ pub struct Binding {
     pub definition: Option<String>,
     /// The arguments: an object, and null for a read.
     pub arguments: Value,
-    /// The digests of the artifacts that the arguments refer to. There are none yet.
+    /// Empty: a reference to an artifact among the arguments already stands for its content alone.
     pub artifacts: Vec<String>,
     /// Who calls.
     pub principal: BoundPrincipal,

@@ -19,7 +19,7 @@ use crate::tool;
 
 /// Name of the tool whose permit is leave to run a script with a channel. Its source is that of
 /// [`tool::NAME`].
-pub const CHANNEL_TOOL: &str = "run_program";
+pub const CHANNEL_TOOL: &str = "tool_chain";
 
 /// Sends scripts to the workers that run them. Clones send through the same requester.
 #[derive(Clone)]

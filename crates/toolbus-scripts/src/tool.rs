@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::requester::{self, Requester};
+use toolbus_tools::artifact::reference_text;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Guides, Tool};
@@ -256,7 +257,9 @@ fn coerce_arguments(arguments: &mut Map<String, Value>, allowance: ScriptAllowan
         clamp_seconds(seconds, allowance);
     }
 
-    if let Some(input @ (Value::Object(_) | Value::Array(_))) = arguments.get_mut("input_data") {
+    if let Some(input @ (Value::Object(_) | Value::Array(_))) = arguments.get_mut("input_data")
+        && reference_text(input).is_none()
+    {
         *input = Value::String(input.to_string());
     }
 }

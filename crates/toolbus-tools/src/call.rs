@@ -12,6 +12,7 @@ use toolbus_wire::message::tool::ContentBlock;
 pub use crate::call_error::CallError;
 pub use crate::invocation::{InnerCalls, Invocation};
 
+use crate::artifact::{ArtifactFile, ArtifactInfo};
 use crate::id::{CallId, ToolName};
 use crate::scope::Scope;
 
@@ -87,6 +88,11 @@ pub struct Output {
     /// The whole result as an MCP server wrote it, for a caller that is an MCP client. The rest is
     /// then empty.
     pub mcp: Option<RawJson>,
+    /// Where the whole text is kept of which `content` is the beginning, or the whole value that
+    /// `structured` sums up.
+    pub artifact: Option<ArtifactInfo>,
+    /// What was among its parts and is kept as files.
+    pub files: Vec<ArtifactFile>,
     /// The tool says of itself that it failed, and the content says how.
     pub is_error: bool,
 }

@@ -21,8 +21,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use toolbus_bus::Deadline;
+use toolbus_wire::json::RawJson;
 
-use crate::call::{Call, CallError};
+use crate::call::{Arguments, Call, CallError};
 use crate::credentials::Credentials;
 use crate::policy::ApprovalDemand;
 use crate::registry::ToolEntry;
@@ -96,6 +97,24 @@ impl Passage {
         let arguments = Value::Object(arguments);
         check_schema::check(entry, &arguments)?;
         Ok((subject, arguments))
+    }
+
+    /// Checks the arguments against the tool's schema, for who has changed them. A read has none.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn check_schema(&self) -> Result<(), CallError> {
+        let Some(entry) = &self.entry else { return Ok(()) };
+        check_schema::check(entry, &self.arguments)
+    }
+
+    /// Puts other arguments in the place of the call's, also of those that it was written with.
+    pub fn replace_arguments(&mut self, arguments: Value) {
+        self.call.arguments = Arguments::Value(arguments.clone());
+        let params = self.call.mcp_params.take();
+        self.call.mcp_params =
+            params.map(|params| params.with_member("arguments", Some(&RawJson::of(&arguments))));
+        self.arguments = arguments;
     }
 
     /// Keeps something until the call has ended and is recorded: a permit, a lease, a pin.

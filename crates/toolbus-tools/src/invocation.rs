@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
@@ -16,6 +17,7 @@ use crate::credentials::Credentials;
 use crate::grant::Permit;
 use crate::id::{CallId, ToolName};
 use crate::invoker::{Invoker, InvokerInner};
+use crate::registry::Snapshot;
 use crate::scope::{Door, Scope};
 use crate::subject::Subject;
 use crate::written::{Written, params_of};
@@ -97,15 +99,45 @@ impl InnerCalls {
         })
     }
 
+    /// The tools of this moment, whoever sees them. None are there once the invoker is gone.
+    #[must_use]
+    pub fn tools(&self) -> Arc<Snapshot> {
+        let invoker = self.invoker.upgrade().map(Invoker::of);
+        invoker.map(|invoker| invoker.registry().snapshot()).unwrap_or_default()
+    }
+
     /// Makes a call in such a scope. It ends with the call that makes it, at the latest at that
     /// one's deadline.
     pub async fn call(&self, scope: &Arc<Scope>, tool: ToolName, arguments: Value) -> Outcome {
+        self.call_in_time(scope, tool, arguments, CallTime::until(self.context.deadline)).await
+    }
+
+    /// The same, whose tool may run as long as this. What its approval takes does not count.
+    pub async fn call_within(
+        &self,
+        scope: &Arc<Scope>,
+        tool: ToolName,
+        arguments: Value,
+        execution: Duration,
+    ) -> Outcome {
+        let until = CallTime::until(self.context.deadline);
+        let time = CallTime { execution: Some(execution), ..until };
+        self.call_in_time(scope, tool, arguments, time).await
+    }
+
+    async fn call_in_time(
+        &self,
+        scope: &Arc<Scope>,
+        tool: ToolName,
+        arguments: Value,
+        time: CallTime,
+    ) -> Outcome {
         let Some(inner) = self.invoker.upgrade() else {
             return Err(CallError::cancelled().with_execution(Execution::NotStarted));
         };
         let arguments = Arguments::Value(arguments);
         let call = Call::new(scope, CallId::random(), tool, arguments)
-            .with_time(CallTime::until(self.context.deadline))
+            .with_time(time)
             .with_cancelled(self.context.cancelled.child_token())
             .with_asker(self.context.asker.clone());
 

@@ -38,7 +38,7 @@ use crate::written::Written;
 pub use admit::{Admitted, ReadContext};
 pub use builder::InvokerBuilder;
 use record::{Recorder, Recording};
-pub use shape::Shape;
+pub use shape::{Shape, ShapeContext};
 
 /// How long an executor may take to clean up once its call was cancelled, before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);
@@ -238,6 +238,8 @@ impl Invoker {
             cancelled: context.cancelled.clone(),
         };
         let scope = call.scope;
+        let shape_scope = Arc::clone(&scope);
+        let call_id = call.id.clone();
         let permit = Permit::new(&subject, &scope, self.inner.grant_key.as_ref());
         let inner_calls = calls.clone();
         let written = match (call.mcp_params, call.arguments) {
@@ -266,7 +268,8 @@ impl Invoker {
         };
         let output = outcome.map_err(|error| inner_calls.complete(error))?;
 
-        let shaping = async { Ok(self.shape(output).await) };
+        let of = ShapeContext { scope: &shape_scope, call: &call_id, tool: &limits.tool };
+        let shaping = async { Ok(self.shape(output, of).await) };
         let shaped = limits.wait_for(shaping).await;
         // The tool has run, whatever keeps its output from the caller.
         shaped.map_err(|error| error.with_execution(Execution::Started))

@@ -5,6 +5,7 @@
 //! through the same gates in the same order. Nothing else may run a tool. [`bus`] is both ends of a
 //! call that crosses the bus, and [`grant`] proves to the other end that the gates were passed.
 
+pub mod artifact;
 pub mod budget;
 pub mod bus;
 pub mod call;
@@ -30,6 +31,7 @@ pub mod tool;
 pub mod view;
 mod written;
 
+pub use artifact::{ArtifactFile, ArtifactInfo, ArtifactReach, ArtifactRef, ArtifactSet};
 pub use budget::Budget;
 pub use call::{Call, CallTime, Outcome, Output};
 pub use call_error::CallError;

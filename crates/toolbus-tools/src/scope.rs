@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::name::AgentName;
 
+use crate::artifact::ArtifactReach;
 use crate::budget::Budget;
 use crate::id::{CallId, RunId, SessionId};
 use crate::view::View;
@@ -96,6 +97,8 @@ pub struct Scope {
     pub budget: Budget,
     /// What it may see.
     pub view: View,
+    /// Which artifacts it may refer to.
+    pub artifacts: ArtifactReach,
     /// Which rules hold for its calls. Not read yet: reserved for rate limits and approvals.
     pub rules: RulesName,
     /// Fires when all of it is over: every call in it and below it is cancelled.
@@ -208,6 +211,7 @@ impl Scope {
             depth: 0,
             budget: Budget::unlimited(),
             view: View::all(),
+            artifacts: ArtifactReach::default(),
             rules: RulesName::default(),
             cancelled: CancellationToken::new(),
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_policy::LivePolicy;
@@ -12,7 +13,7 @@ use toolbus_tools::gate::Gate;
 use toolbus_tools::invoker::{InvokerBuilder, Shape};
 use toolbus_tools::observe::Observe;
 use toolbus_tools::policy::Policy;
-use toolbus_tools::registry::Offer;
+use toolbus_tools::registry::{self, Offer};
 use toolbus_tools::{GrantCheck, GrantKey, Guide, Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Topic, topic};
@@ -26,6 +27,10 @@ use crate::mcp_servers::McpServers;
 use crate::scripting::Scripts;
 use crate::toolbus::{StartedParts, Toolbus, ToolbusDeps};
 
+/// Registers tools that send requests over the bus.
+type RegisterRemoteTools =
+    Box<dyn FnOnce(&Registry, &Requester) -> Result<(), registry::Error> + Send>;
+
 /// Builds a [`Toolbus`]. Defaults: a bus in memory, the agent's standard name, every call allowed,
 /// and no tools.
 #[must_use = "nothing is opened before `open`"]
@@ -38,6 +43,7 @@ pub struct ToolbusBuilder {
     grant_check: GrantCheck,
     guides: Vec<Guide>,
     tools: Vec<Offer>,
+    remote_tools: Vec<RegisterRemoteTools>,
     scripts: Option<Scripts>,
     #[cfg(feature = "mcp")]
     mcp: Option<McpServers>,
@@ -58,6 +64,7 @@ impl ToolbusBuilder {
             grant_check: GrantCheck::off(),
             guides: Vec::new(),
             tools: Vec::new(),
+            remote_tools: Vec::new(),
             scripts: None,
             #[cfg(feature = "mcp")]
             mcp: None,
@@ -128,6 +135,21 @@ impl ToolbusBuilder {
     /// has any.
     pub fn credentials(self, gate: impl Gate + 'static) -> Self {
         Self { invoker: self.invoker.credentials(gate), ..self }
+    }
+
+    /// Has this gate read the artifacts that calls refer to, such as `toolbus-artifacts`' own. It
+    /// comes behind those that let pass or refuse. By default a reference is an object like others.
+    pub fn artifacts(self, gate: impl Gate + 'static) -> Self {
+        Self { invoker: self.invoker.artifacts(gate), ..self }
+    }
+
+    /// Has this register tools that send requests over the bus, before calls are taken.
+    pub fn remote_tools(
+        mut self,
+        register: impl FnOnce(&Registry, &Requester) -> Result<(), registry::Error> + Send + 'static,
+    ) -> Self {
+        self.remote_tools.push(Box::new(register));
+        self
     }
 
     /// Has this step shape every output, after those there are and before outputs are bounded.
@@ -227,6 +249,9 @@ impl ToolbusBuilder {
         };
         let agent = Agent::start(deps).await?;
         let local_tools = local_tools::register_tools(&self.registry, self.tools)?;
+        for register in self.remote_tools {
+            register(&self.registry, agent.requester())?;
+        }
         if self.offers_directly {
             agent.directory().offer_directly();
         }

@@ -17,9 +17,23 @@ const LAYERS: &[&[&str]] = &[
     // tools
     &["toolbus-tools"],
     // state
-    &["toolbus-policy", "toolbus-store", "toolbus-approvals", "toolbus-audit", "toolbus-vault"],
+    &[
+        "toolbus-policy",
+        "toolbus-store",
+        "toolbus-approvals",
+        "toolbus-artifacts",
+        "toolbus-audit",
+        "toolbus-vault",
+    ],
     // providers
-    &["toolbus-mcp-agent", "toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
+    &[
+        "toolbus-mcp-agent",
+        "toolbus-mcp",
+        "toolbus-pods",
+        "toolbus-sandbox",
+        "toolbus-scripts",
+        "toolbus-chain",
+    ],
     // doors
     &["toolbus-face"],
     // the facade: what a program embeds, which has a frame of its own

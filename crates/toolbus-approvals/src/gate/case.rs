@@ -5,12 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Slot};
-use toolbus_tools::call::Arguments;
 use toolbus_tools::gate::Passage;
 use toolbus_tools::policy::ApprovalDemand;
 use toolbus_tools::{CallError, Door, Principal};
 use toolbus_wire::ErrorCode;
-use toolbus_wire::json::RawJson;
 
 use crate::approval::Approval;
 use crate::binding::Binding;
@@ -94,18 +92,10 @@ impl Case {
     /// is read as the same.
     pub(super) fn let_pass(&self, passage: &mut Passage, arguments: Option<Value>) {
         passage.approval = None;
-        if let Some(arguments) = arguments {
-            passage.arguments = arguments;
+        if passage.entry.is_some() {
+            let arguments = arguments.unwrap_or_else(|| passage.arguments.clone());
+            passage.replace_arguments(arguments);
         }
-        if passage.entry.is_none() {
-            return;
-        }
-
-        let call = &mut passage.call;
-        call.arguments = Arguments::Value(passage.arguments.clone());
-        let params = call.mcp_params.take();
-        call.mcp_params = params
-            .map(|params| params.with_member("arguments", Some(&RawJson::of(&passage.arguments))));
     }
 
     pub(super) fn refuse(&self, why: &str) -> CallError {

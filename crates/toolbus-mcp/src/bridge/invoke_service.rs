@@ -162,7 +162,7 @@ fn output_of(result: CallResult) -> Output {
         blocks: if only_text { Vec::new() } else { result.blocks },
         structured: result.structured,
         is_error: result.is_error,
-        mcp: None,
+        ..Output::default()
     }
 }
 

@@ -80,7 +80,7 @@ pub fn output_of(envelope: &Envelope) -> Outcome {
         content: response.content,
         blocks: response.content_blocks.unwrap_or_default(),
         structured: response.structured_content,
-        mcp: None,
         is_error: response.is_error,
+        ..Output::default()
     })
 }

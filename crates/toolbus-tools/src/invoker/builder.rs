@@ -20,6 +20,7 @@ pub struct InvokerBuilder {
     policy: Arc<dyn Policy>,
     observers: Vec<Arc<dyn Observe>>,
     gates: Vec<Box<dyn Gate>>,
+    artifacts: Option<Box<dyn Gate>>,
     credentials: Option<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
     meter: Option<Meter>,
@@ -33,6 +34,7 @@ impl InvokerBuilder {
             policy: Arc::new(AllowAll),
             observers: Vec::new(),
             gates: Vec::new(),
+            artifacts: None,
             credentials: None,
             shapes: Vec::new(),
             meter: None,
@@ -59,6 +61,13 @@ impl InvokerBuilder {
     pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
         self.gates.push(Box::new(gate));
         self
+    }
+
+    /// Has this gate read the artifacts that calls refer to, behind those that approve. Arguments
+    /// fit the schema where a reference stands, whatever it stands for; the gate checks them again.
+    #[must_use]
+    pub fn artifacts(self, gate: impl Gate + 'static) -> Self {
+        Self { artifacts: Some(Box::new(gate)), ..self }
     }
 
     /// Has this gate find the credentials of calls, behind all others.
@@ -90,7 +99,8 @@ impl InvokerBuilder {
     #[must_use]
     pub fn build(mut self) -> Invoker {
         let added = std::mem::take(&mut self.gates);
-        let mut gates = ordered_gates(Arc::clone(&self.policy), added);
+        let artifacts = self.artifacts.take();
+        let mut gates = ordered_gates(Arc::clone(&self.policy), added, artifacts);
         gates.extend(self.credentials.take());
         self.build_with(gates)
     }
@@ -110,10 +120,16 @@ impl InvokerBuilder {
 
 /// Every gate that lets pass or refuses, in the order in which a call passes them. Before them
 /// stand budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
-fn ordered_gates(policy: Arc<dyn Policy>, added: Vec<Box<dyn Gate>>) -> Vec<Box<dyn Gate>> {
-    let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(FitsSchema)];
+fn ordered_gates(
+    policy: Arc<dyn Policy>,
+    added: Vec<Box<dyn Gate>>,
+    artifacts: Option<Box<dyn Gate>>,
+) -> Vec<Box<dyn Gate>> {
+    let fits_schema = FitsSchema { allows_references: artifacts.is_some() };
+    let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(fits_schema)];
     gates.extend(added);
     gates.push(Box::new(Approved));
+    gates.extend(artifacts);
     gates.push(Box::new(StillWanted));
     gates
 }

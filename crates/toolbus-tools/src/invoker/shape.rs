@@ -5,6 +5,8 @@ use toolbus_bus::port::BODY_BYTES_MAX;
 
 use super::Invoker;
 use crate::call::Output;
+use crate::id::CallId;
+use crate::scope::Scope;
 
 /// Longest text of an output, in bytes; the rest is cut off, with a note that says how much. What
 /// its parts and its value have together beside that, as JSON, is bounded by the same number.
@@ -17,23 +19,35 @@ const OUTPUT_BYTES_MAX: usize = BODY_BYTES_MAX - (64 << 10);
 /// large, and put a reference in its place.
 pub trait Shape: Send + Sync + 'static {
     /// The output as callers see it.
-    fn shape(&self, output: Output) -> BoxFuture<'_, Output>;
+    fn shape<'a>(&'a self, output: Output, of: ShapeContext<'a>) -> BoxFuture<'a, Output>;
+}
+
+/// Whose output is shaped.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct ShapeContext<'a> {
+    /// Who made the call.
+    pub scope: &'a Scope,
+    /// The call.
+    pub call: &'a CallId,
+    /// The tool, as it is registered.
+    pub tool: &'a str,
 }
 
 /// Cuts an output to what a caller can take.
 pub(super) struct TruncateOutput;
 
 impl Shape for TruncateOutput {
-    fn shape(&self, output: Output) -> BoxFuture<'_, Output> {
+    fn shape<'a>(&'a self, output: Output, _of: ShapeContext<'a>) -> BoxFuture<'a, Output> {
         Box::pin(std::future::ready(truncate_output(output)))
     }
 }
 
 impl Invoker {
     /// Has every step shape the output, in order.
-    pub(super) async fn shape(&self, mut output: Output) -> Output {
+    pub(super) async fn shape(&self, mut output: Output, of: ShapeContext<'_>) -> Output {
         for shape in &self.inner.shapes {
-            output = shape.shape(output).await;
+            output = shape.shape(output, of).await;
         }
         output
     }

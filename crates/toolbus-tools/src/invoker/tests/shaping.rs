@@ -9,7 +9,7 @@ struct Hangs {
 }
 
 impl Shape for Hangs {
-    fn shape(&self, output: Output) -> BoxFuture<'_, Output> {
+    fn shape<'a>(&'a self, output: Output, _of: ShapeContext<'a>) -> BoxFuture<'a, Output> {
         let dropped = self.dropped.clone();
         Box::pin(async move {
             self.entered.cancel();

@@ -1,0 +1,175 @@
+//! References among arguments, and what they stand for.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolbus_tools::artifact::{ArtifactRef, find_references};
+use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
+use toolbus_tools::gate::{Gate, Passage, Verdict};
+use toolbus_tools::{CallError, Scope};
+use toolbus_wire::json::count_values;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+use crate::{ArtifactOwner, Artifacts, Error, media};
+
+/// References in the arguments of one call.
+const REFERENCES_MAX: usize = 1_000;
+
+/// Replaces the references in the arguments of a call by what they stand for: JSON becomes a value
+/// where the tool takes one, other text a string, and other bytes base64. A reference that is not
+/// the caller's stays as it is, and so does every one that its tool takes by itself.
+pub struct ResolveReferences {
+    artifacts: Artifacts,
+    kept_by: Vec<&'static str>,
+}
+
+/// One reference and what it stands for.
+struct Resolved {
+    pointer: String,
+    /// As JSON, where it is that.
+    value: Option<Value>,
+    text: String,
+}
+
+impl ResolveReferences {
+    /// Reads from these artifacts. The tools of the names `kept_by` get references as they are.
+    #[must_use]
+    pub fn new(artifacts: Artifacts, kept_by: Vec<&'static str>) -> Self {
+        Self { artifacts, kept_by }
+    }
+
+    async fn resolve(
+        &self,
+        passage: &mut Passage,
+        found: Vec<(String, String)>,
+    ) -> Result<(), CallError> {
+        if found.len() > REFERENCES_MAX {
+            return Err(CallError::invalid_arguments(format!(
+                "{} references to artifacts are over the limit of {REFERENCES_MAX}",
+                found.len()
+            )));
+        }
+
+        let scope = Arc::clone(&passage.call.scope);
+        let (mut resolved, mut unknown) = (Vec::new(), Vec::new());
+        let mut left = ARGUMENTS_BYTES_MAX as u64;
+        for (pointer, text) in found {
+            match self.read(&scope, &text, left).await {
+                Ok((bytes, media_type)) => {
+                    left -= bytes.len() as u64;
+                    resolved.push(resolve_bytes(pointer, bytes, &media_type));
+                }
+                Err(Error::Unknown(_)) => unknown.push(text),
+                Err(error) => return Err(failure(&text, &error)),
+            }
+        }
+        for reference in &unknown {
+            tracing::warn!(reference, tool = %passage.call.tool, "a reference stands for nothing");
+        }
+
+        replace(passage, &mut resolved).map_err(|error| match unknown.is_empty() {
+            true => error,
+            false => {
+                let missing = Error::Unknown(unknown.join("', '"));
+                CallError::invalid_arguments(format!("{}; {missing}", error.message))
+            }
+        })
+    }
+
+    async fn read(&self, scope: &Scope, text: &str, left: u64) -> Result<(Bytes, String), Error> {
+        let unknown = || Error::Unknown(text.to_owned());
+        let reference = ArtifactRef::parse(text).map_err(|_| unknown())?;
+        if !scope.artifacts.contains(&reference) {
+            return Err(unknown());
+        }
+        let artifact = self.artifacts.find(&ArtifactOwner::of(scope), &reference).await?;
+        let bytes = artifact.read_all(left).await?;
+        Ok((bytes, artifact.info.media_type))
+    }
+}
+
+impl Gate for ResolveReferences {
+    fn name(&self) -> &'static str {
+        "artifact references"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let is_kept = |entry: &str| self.kept_by.contains(&entry);
+        if passage.entry.as_ref().is_none_or(|entry| is_kept(&entry.tool.name)) {
+            return Verdict::Now(Ok(()));
+        }
+        let found = find_references(&passage.arguments);
+        if found.is_empty() {
+            return Verdict::Now(Ok(()));
+        }
+        Verdict::Later(Box::pin(self.resolve(passage, found)))
+    }
+}
+
+/// Puts what was resolved among the arguments: as the values that they are, and where those do not
+/// fit the schema, as text.
+fn replace(passage: &mut Passage, resolved: &mut [Resolved]) -> Result<(), CallError> {
+    let mut arguments = passage.arguments.clone();
+    put(&mut arguments, resolved);
+    passage.arguments = arguments;
+    let checked = passage.check_schema();
+
+    let has_values = resolved.iter().any(|one| one.value.is_some());
+    if checked.is_err() && has_values {
+        for one in resolved.iter_mut() {
+            one.value = None;
+        }
+        let mut arguments = passage.arguments.clone();
+        put(&mut arguments, resolved);
+        passage.arguments = arguments;
+        passage.check_schema().map_err(|_| checked.err().unwrap_or_else(CallError::cancelled))?;
+    } else {
+        checked?;
+    }
+
+    let arguments = std::mem::take(&mut passage.arguments);
+    passage.replace_arguments(arguments);
+    Ok(())
+}
+
+fn put(arguments: &mut Value, resolved: &[Resolved]) {
+    for Resolved { pointer, value, text } in resolved {
+        if let Some(place) = arguments.pointer_mut(pointer) {
+            *place = value.clone().unwrap_or_else(|| Value::String(text.clone()));
+        }
+    }
+}
+
+fn resolve_bytes(pointer: String, bytes: Bytes, media_type: &str) -> Resolved {
+    let text = match media::is_text(media_type).then(|| std::str::from_utf8(&bytes)) {
+        Some(Ok(text)) => text.to_owned(),
+        _ => STANDARD.encode(&bytes),
+    };
+    let may_be_value = media::is_json(media_type)
+        && count_values(text.as_bytes()) <= toolbus_tools::call::ARGUMENTS_VALUES_MAX;
+    let value = may_be_value.then(|| serde_json::from_str(&text).ok()).flatten();
+    Resolved { pointer, value, text }
+}
+
+fn failure(reference: &str, error: &Error) -> CallError {
+    match error {
+        Error::TooLarge { .. } => CallError::invalid_arguments(format!(
+            "the artifacts among the arguments have more than {ARGUMENTS_BYTES_MAX} bytes together: \
+             give the tool a part of them, or have a script read them"
+        )),
+        Error::Damaged(_) => CallError::invalid_arguments(error.to_string()),
+        error => {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                reference,
+                "cannot read an artifact"
+            );
+            CallError::execution_failed(format!(
+                "the artifact '{reference}' cannot be read: {error}"
+            ))
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Artifacts on both databases, alone and behind an invoker.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod damage;
+mod offload;
+mod resolve;
+mod storing;
+mod support;

@@ -1,0 +1,46 @@
+use super::*;
+
+#[test]
+fn rv_c2_there_are_a_program_and_its_time_and_nothing_unknown() {
+    let tool = tool(300);
+    assert_eq!(tool.parameters["required"], json!(["code"]));
+    assert_eq!(tool.parameters["additionalProperties"], false);
+    assert_eq!(tool.parameters["properties"]["timeout"]["default"], 300);
+    // RV-C1: each of its calls is gated, so it has the lowest risk itself.
+    assert_eq!((tool.name.as_str(), tool.risk), ("tool_chain", Risk::Low));
+}
+
+#[test]
+fn references_in_a_program_are_its_own_request() {
+    let arguments =
+        json!({"code": "x = {'$artifact': 'art_0a'}\ntools.t(a=\"art_1b\", b=start_2)"});
+    let found = references_in_text(arguments.as_object().unwrap());
+    assert_eq!(found, ["art_0a", "art_1b"]);
+}
+
+fn response(reason: Option<ScriptReason>, exit_code: i32, stderr: &str) -> ScriptInvokeResponse {
+    let streams = toolbus_wire::message::script::ScriptStreams {
+        stdout: "out\n".to_owned(),
+        stderr: stderr.to_owned(),
+        ..Default::default()
+    };
+    let response = ScriptInvokeResponse::new("call");
+    ScriptInvokeResponse { reason, exit_code, streams: Some(streams), ..response }
+}
+
+#[test]
+fn each_end_of_a_script_is_an_end_of_the_chain() {
+    let check = |reason, exit_code, stderr: &str, status, error: Option<&str>| {
+        let response = response(reason, exit_code, stderr);
+        let result = result_of(Ended::Responded(response), Duration::from_secs(3));
+        assert_eq!((result.status, result.error.as_deref()), (status, error));
+        assert_eq!(result.output_text, "out\n");
+    };
+    check(None, 0, "a warning", ChainStatus::Ok, None);
+    check(Some(ScriptReason::OutputTruncated), 0, "", ChainStatus::Ok, None);
+    check(None, 1, "ValueError: no\n", ChainStatus::Error, Some("ValueError: no"));
+    check(None, 3, "", ChainStatus::Error, Some("the program ended with code 3"));
+    let late = Some("the chain did not end within 3 s");
+    check(Some(ScriptReason::TimedOut), -1, "", ChainStatus::Timeout, late);
+    check(Some(ScriptReason::OutOfMemory), -1, "", ChainStatus::Error, Some("out_of_memory"));
+}

@@ -1,0 +1,102 @@
+//! Files that a chain sends piece by piece.
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use toolbus_artifacts::{ArtifactWriter, Artifacts, NewArtifact};
+use toolbus_tools::Scope;
+
+use crate::request::{Put, error_response};
+
+/// Files that one chain sends at a time.
+const OPEN_MAX: usize = 16;
+
+/// The files that one chain is sending.
+#[derive(Default)]
+pub(crate) struct Uploads {
+    open: Mutex<HashMap<String, ArtifactWriter>>,
+}
+
+/// Whose the artifacts are, and how they are kept.
+pub(crate) struct UploadTarget<'a> {
+    pub(crate) artifacts: &'a Artifacts,
+    pub(crate) scope: &'a Scope,
+    /// What pins them, and what they are said to be made by.
+    pub(crate) call: &'a str,
+    pub(crate) keep_for: std::time::Duration,
+}
+
+impl Uploads {
+    /// Takes a piece, and gives the response to the chain.
+    pub(crate) async fn put(&self, put: Put, target: UploadTarget<'_>) -> Value {
+        let Ok(bytes) = STANDARD.decode(&put.data) else {
+            return error_response("invalid", "the data of a piece is not base64");
+        };
+        // Taken out while it is written to: the pieces of a file come one after another.
+        let known = self.open.lock().remove(&put.upload);
+        let mut writer = match known {
+            Some(writer) => writer,
+            None if self.open.lock().len() >= OPEN_MAX => {
+                let text = format!("a chain sends {OPEN_MAX} files at a time");
+                return error_response("busy", &text);
+            }
+            None => target.begin(&put),
+        };
+
+        if let Err(error) = writer.write(bytes.into()).await {
+            return error_response("artifact", &error.to_string());
+        }
+        if !put.last {
+            self.open.lock().insert(put.upload, writer);
+            return json!({});
+        }
+        match writer.finish().await {
+            Ok(stored) => {
+                target.scope.artifacts.add(&stored.reference);
+                json!({"artifact": stored.reference.as_str(), "bytes": stored.bytes})
+            }
+            Err(error) => error_response("artifact", &error.to_string()),
+        }
+    }
+}
+
+impl UploadTarget<'_> {
+    fn begin(&self, put: &Put) -> ArtifactWriter {
+        let media_type = match &put.media_type {
+            Some(media_type) => media_type.as_str(),
+            None => media_type_of(&put.name),
+        };
+        let new = NewArtifact::of(self.scope, media_type, crate::NAME, self.call);
+        self.artifacts.create(new.pinned_by(self.call, self.keep_for))
+    }
+}
+
+/// What a file is by the end of its name.
+fn media_type_of(name: &str) -> &'static str {
+    const TYPES: [(&str, &str); 18] = [
+        ("txt", "text/plain; charset=utf-8"),
+        ("log", "text/plain; charset=utf-8"),
+        ("md", "text/markdown; charset=utf-8"),
+        ("csv", "text/csv; charset=utf-8"),
+        ("html", "text/html; charset=utf-8"),
+        ("json", "application/json"),
+        ("jsonl", "application/x-ndjson"),
+        ("ndjson", "application/x-ndjson"),
+        ("xml", "application/xml"),
+        ("yaml", "application/yaml"),
+        ("parquet", "application/vnd.apache.parquet"),
+        ("pdf", "application/pdf"),
+        ("png", "image/png"),
+        ("jpg", "image/jpeg"),
+        ("jpeg", "image/jpeg"),
+        ("gif", "image/gif"),
+        ("svg", "image/svg+xml"),
+        ("zip", "application/zip"),
+    ];
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    let known = TYPES.iter().find(|(known, _)| ending.as_deref() == Some(known));
+    known.map_or("application/octet-stream", |(_, media_type)| media_type)
+}
