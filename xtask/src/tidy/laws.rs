@@ -20,6 +20,8 @@ const LAYERS: &[&[&str]] = &[
     &["toolbus-policy", "toolbus-store", "toolbus-approvals", "toolbus-audit", "toolbus-vault"],
     // providers
     &["toolbus-mcp-agent", "toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
+    // models: what their APIs are told, without a way to run a tool
+    &["toolbus-models"],
     // doors
     &["toolbus-face"],
     // the facade: what a program embeds, which has a frame of its own
