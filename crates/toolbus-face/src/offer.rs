@@ -257,7 +257,9 @@ impl Offer {
         let view = &scope.view;
         let Some(server) = &self.server else {
             let tools = self.deps.invoker.registry().snapshot();
-            let seen = tools.seen_by(view).map(|entry| ListedTool::of_agent(&entry.tool));
+            // A client calls by name, which only local tools answer.
+            let seen = tools.seen_by(view).filter(|entry| entry.tool.kind.is_local());
+            let seen = seen.map(|entry| ListedTool::of_agent(&entry.tool));
             return Ok(Arc::new(seen.collect()));
         };
 

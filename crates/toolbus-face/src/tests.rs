@@ -162,6 +162,22 @@ async fn clients_are_listed_and_let_call_what_their_view_sees() {
     }
 }
 
+/// A client calls by name, which such a tool does not answer.
+#[tokio::test]
+async fn tools_that_a_models_provider_runs_are_not_listed() {
+    let (agent, _bridge, _provider) = agent_with_bridge().await;
+    let hosted = agent.invoker.registry().provider("hosted");
+    let specs = toolbus_tools::ProviderSpecs::default();
+    let tool = Tool::new("web_search", "", "hosted").hosted_by_provider(specs);
+    assert!(hosted.publish(vec![registry::Offer::hosted(tool)]).is_empty());
+
+    let face = face_seeing(View::all(), agent);
+    let listed = ask(&face, "/mcp", "tools/list").await;
+    assert!(!names(&listed).contains(&"web_search"), "{listed}");
+    let called = call(&face, "/mcp", "web_search").await;
+    assert!(called.to_string().contains("is run by the model's provider"), "{called}");
+}
+
 /// One client asks for the list, and what it sees is nobody else's.
 #[tokio::test]
 async fn clients_of_one_path_each_see_their_own_part_of_the_list() {

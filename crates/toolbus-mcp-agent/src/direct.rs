@@ -241,7 +241,7 @@ impl DirectTools {
             icons: icons.as_ref().and_then(Value::as_array).cloned().unwrap_or_default(),
             mcp_definition: Some(definition_of(details)),
             annotations,
-            risk: if annotations.read_only { Risk::Low } else { Risk::High },
+            risk: annotations.read_only.then_some(Risk::Low),
             ..Tool::new(name, details.description.clone(), provider_of(server.as_str()))
         };
         let tool = tool

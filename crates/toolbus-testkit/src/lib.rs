@@ -19,6 +19,7 @@ use std::time::Duration;
 
 pub mod grafana;
 pub mod mcp;
+pub mod model_sdks;
 pub mod oidc;
 pub mod openrouter;
 pub mod otlp;

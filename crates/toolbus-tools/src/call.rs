@@ -25,6 +25,9 @@ pub struct Call {
     pub tool: ToolName,
     /// The arguments.
     pub arguments: Arguments,
+    /// The type of the call, where the model's provider makes it of a tool that it defines. `None`:
+    /// the tool is called by its name.
+    pub call_type: Option<Arc<str>>,
     /// The params of the request that an MCP client makes the call by, as it wrote them.
     pub mcp_params: Option<RawJson>,
     /// Who calls, and within which bounds.
@@ -133,6 +136,7 @@ impl Call {
             id,
             tool,
             arguments,
+            call_type: None,
             mcp_params: None,
             scope: Arc::clone(scope),
             time: CallTime::default(),
@@ -141,6 +145,12 @@ impl Call {
             asker: Asker::none(),
             slot: Slot::none(),
         }
+    }
+
+    /// The same call, which the model's provider makes of a tool that it defines, by this type.
+    #[must_use]
+    pub fn with_call_type(self, call_type: impl Into<Arc<str>>) -> Self {
+        Self { call_type: Some(call_type.into()), ..self }
     }
 
     /// The same call, which an MCP client makes by a request with these params.

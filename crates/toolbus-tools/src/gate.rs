@@ -13,6 +13,7 @@ mod check_schema;
 mod look_up;
 mod permission;
 mod resolve;
+mod right_kind;
 mod still_wanted;
 
 use std::any::Any;
@@ -37,6 +38,7 @@ pub(crate) use resolve::resolve_subject;
 pub use approved::Approved;
 pub use check_schema::FitsSchema;
 pub use permission::Permission;
+pub use right_kind::RightKind;
 pub use still_wanted::StillWanted;
 
 /// A call on its way through the gates, once it is known what it is about.

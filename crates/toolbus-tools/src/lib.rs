@@ -1,6 +1,7 @@
 //! The tool system: what tools there are, and the one way to run them.
 //!
-//! A [`Tool`] is a description and an [`Executor`]; the [`Registry`] holds them by name; a
+//! A [`Tool`] is a description and an [`Executor`]; the [`Registry`] holds them by name, and a
+//! [`Toolbox`] is what an agent has of them; a
 //! [`Scope`] says who calls, and within which bounds; the [`Invoker`] runs every call there is,
 //! through the same gates in the same order. Nothing else may run a tool. [`bus`] is both ends of a
 //! call that crosses the bus, and [`grant`] proves to the other end that the gates were passed.
@@ -25,9 +26,14 @@ pub mod policy;
 pub mod registry;
 pub mod schema;
 pub mod scope;
+mod search_text;
 mod secret_finder;
 pub mod subject;
 pub mod tool;
+pub mod tool_kind;
+pub mod tool_search;
+pub mod tool_spec;
+pub mod toolbox;
 pub mod view;
 mod written;
 
@@ -44,4 +50,7 @@ pub use scope::{Door, Principal, Scope};
 pub use secret_finder::SecretFinder;
 pub use subject::Subject;
 pub use tool::{Annotations, Executor, Tool};
+pub use tool_kind::{ProviderSpecs, ToolKind};
+pub use tool_spec::{FunctionSpec, ProviderSpec, ToolSpec, spec_of};
+pub use toolbox::Toolbox;
 pub use view::View;

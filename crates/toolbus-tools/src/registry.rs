@@ -14,9 +14,12 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use toolbus_wire::ErrorCode;
 
+use crate::call::{CallError, Invocation, Output};
 use crate::id::{self, ToolId, ToolName};
 use crate::schema::{self, Schema};
+use crate::search_text::SearchText;
 use crate::subject::{DefinitionDigest, Subject};
 use crate::tool::{Executor, Tool};
 pub use snapshot::Snapshot;
@@ -62,6 +65,8 @@ pub struct ToolEntry {
     names: Arc<[Arc<str>]>,
     /// Its schema, ready to check arguments.
     pub(crate) schema: Arc<Schema>,
+    /// What it is found by.
+    pub(crate) search_text: Arc<SearchText>,
     pub(crate) executor: Arc<dyn Executor>,
     provider: Arc<str>,
 }
@@ -114,6 +119,14 @@ pub enum Error {
         #[source]
         source: schema::Error,
     },
+    /// What it says of its kind cannot be used.
+    #[error("the kind of tool '{name}' cannot be used: {reason}")]
+    Kind {
+        /// The tool.
+        name: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// The registry is full.
     #[error("there are {TOOLS_MAX} tools already")]
     Full,
@@ -124,6 +137,16 @@ impl Offer {
     #[must_use]
     pub fn new(tool: Tool, executor: impl Executor) -> Self {
         Self::with_shared(tool, Arc::new(executor))
+    }
+
+    /// This tool, which the model's provider runs: nobody runs it here, and a gate refuses calls of
+    /// it.
+    #[must_use]
+    pub fn hosted(tool: Tool) -> Self {
+        Self::new(tool, |call: Invocation| {
+            let text = format!("tool '{}' is not run here", call.tool);
+            std::future::ready(Err::<Output, _>(CallError::new(ErrorCode::Denied, text)))
+        })
     }
 
     /// This tool, run by an executor that others have too.
@@ -157,6 +180,7 @@ impl ToolEntry {
         for name in std::iter::once(&tool.name).chain(&tool.aliases) {
             ToolName::parse(name)?;
         }
+        tool.kind.check().map_err(|reason| Error::Kind { name: tool.name.clone(), reason })?;
 
         let compiled = Schema::compile(&tool.parameters).or_else(|error| {
             if !falls_back_to_any_object {
@@ -176,6 +200,7 @@ impl ToolEntry {
             state: ToolState::Available,
             names: names.map(|name| name.as_str().into()).collect(),
             schema: Arc::new(schema),
+            search_text: Arc::new(SearchText::of(&tool)),
             executor,
             provider: Arc::clone(provider),
             tool: Arc::new(tool),
@@ -194,7 +219,7 @@ impl ToolEntry {
             id: self.id.clone(),
             definition: Some(self.definition.clone()),
             annotations: self.tool.annotations,
-            risk: self.tool.risk,
+            risk: self.tool.risk_at_gates(),
         }
     }
 
@@ -208,7 +233,9 @@ impl ToolEntry {
 /// The digest of a tool as it is offered.
 fn definition_of(tool: &Tool) -> DefinitionDigest {
     let output_schema = tool.output_schema.as_ref();
-    let schemas: Vec<_> = std::iter::once(&tool.parameters).chain(output_schema).collect();
+    let specs = tool.kind.specs().into_iter().flat_map(|specs| specs.iter().map(|(_, spec)| spec));
+    let schemas: Vec<_> =
+        std::iter::once(&tool.parameters).chain(output_schema).chain(specs).collect();
     DefinitionDigest::of(&tool.name, &tool.description, &schemas)
 }
 

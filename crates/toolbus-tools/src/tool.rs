@@ -11,6 +11,7 @@ use toolbus_wire::json::RawJson;
 
 use crate::call::{CallError, Invocation, Output};
 use crate::subject::Subject;
+use crate::tool_kind::{ProviderSpecs, ToolKind};
 
 /// How long a call may take when neither the caller nor the tool says.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -42,8 +43,11 @@ pub struct Tool {
     pub annotations: Annotations,
     /// Its definition as an MCP server wrote it, for MCP clients, who read more of it.
     pub mcp_definition: Option<RawJson>,
-    /// How much harm it can do.
-    pub risk: Risk,
+    /// How much harm it says it can do. `None`: it does not say, and gates take it for
+    /// [`Risk::UNDECLARED`].
+    pub risk: Option<Risk>,
+    /// Who runs it.
+    pub kind: ToolKind,
     /// Models are not shown it until they search for it.
     pub defer: bool,
     /// How long a call may take when the caller does not say.
@@ -64,6 +68,10 @@ pub struct Annotations {
 
 /// How much harm a tool can do, from the least to the most. It is compared by this rank, never by
 /// its name.
+///
+/// Where other systems know `safe`, `high` and `critical`, those are [`Low`](Risk::Low),
+/// [`High`](Risk::High) and [`Critical`](Risk::Critical). [`Medium`](Risk::Medium) lies between
+/// `safe` and `high`: what lets only `safe` tools through without asking asks for it.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -82,6 +90,9 @@ pub enum Risk {
 impl Risk {
     /// Every risk, from the least to the most.
     pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
+
+    /// What gates take a tool for that does not say.
+    pub const UNDECLARED: Self = Self::High;
 
     /// Its name, as operators write it.
     #[must_use]
@@ -124,7 +135,8 @@ impl Tool {
             group: None,
             tags: Vec::new(),
             annotations: Annotations::default(),
-            risk: Risk::High,
+            risk: None,
+            kind: ToolKind::Local,
             defer: false,
             timeout: TIMEOUT_DEFAULT,
             missing_argument: None,
@@ -141,7 +153,7 @@ impl Tool {
     #[must_use]
     pub fn read_only(self) -> Self {
         let annotations = Annotations { read_only: true, idempotent: true };
-        Self { annotations, risk: Risk::Low, ..self }
+        Self { annotations, risk: Some(Risk::Low), ..self }
     }
 
     /// The same tool of this group, which has a guide.
@@ -153,7 +165,38 @@ impl Tool {
     /// The same tool with this risk.
     #[must_use]
     pub fn with_risk(self, risk: Risk) -> Self {
-        Self { risk, ..self }
+        Self { risk: Some(risk), ..self }
+    }
+
+    /// How much harm gates take it to do.
+    #[must_use]
+    pub fn risk_at_gates(&self) -> Risk {
+        self.risk.unwrap_or(Risk::UNDECLARED)
+    }
+
+    /// The same tool, which models are not shown until they search for it.
+    #[must_use]
+    pub fn deferred(self) -> Self {
+        Self { defer: true, ..self }
+    }
+
+    /// The same tool, run by the model's provider; offer it by
+    /// [`Offer::hosted`](crate::registry::Offer::hosted).
+    #[must_use]
+    pub fn hosted_by_provider(self, specs: ProviderSpecs) -> Self {
+        Self { kind: ToolKind::ProviderHosted(specs), ..self }
+    }
+
+    /// The same tool, defined by the model's provider and run here, where it answers calls of these
+    /// types.
+    #[must_use]
+    pub fn defined_by_provider<T: Into<String>>(
+        self,
+        specs: ProviderSpecs,
+        call_types: impl IntoIterator<Item = T>,
+    ) -> Self {
+        let call_types = call_types.into_iter().map(Into::into).collect();
+        Self { kind: ToolKind::ProviderDefined { specs, call_types }, ..self }
     }
 
     /// The same tool with one more name.

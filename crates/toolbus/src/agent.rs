@@ -11,7 +11,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_scripts::ScriptAllowance;
 use toolbus_tools::invoker::InvokerBuilder;
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::{Guides, Invoker, Registry, tool_search};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::error::Error;
@@ -42,6 +42,8 @@ pub(crate) struct BuiltinTools {
     pub(crate) guides: bool,
     /// `execute_python_script`, with the limits that models are told.
     pub(crate) scripts: Option<ScriptAllowance>,
+    /// `tool_search`.
+    pub(crate) search: bool,
 }
 
 impl Agent {
@@ -55,6 +57,9 @@ impl Agent {
         }
         if let Some(allowance) = builtin_tools.scripts {
             toolbus_scripts::tool::register(&registry, &guides, requester.clone(), allowance)?;
+        }
+        if builtin_tools.search {
+            tool_search::register(&registry)?;
         }
 
         let directory =

@@ -289,7 +289,8 @@ impl ToolbusBuilder {
         }
     }
 
-    /// Guides are there wherever somebody may bring one: scripts do, bridges do.
+    /// Guides are there wherever somebody may bring one: scripts do, bridges do. The search is there
+    /// where bridges may bring tools in numbers, and where a tool is found by it only.
     fn choose_builtin_tools(&self) -> BuiltinTools {
         let has_bridge = self.bus.is_some();
         #[cfg(feature = "mcp")]
@@ -298,6 +299,7 @@ impl ToolbusBuilder {
         BuiltinTools {
             guides: has_bridge || self.scripts.is_some() || !self.guides.is_empty(),
             scripts: self.scripts.as_ref().map(|scripts| scripts.allowance),
+            search: has_bridge || self.tools.iter().any(|offer| offer.tool.defer),
         }
     }
 }

@@ -129,10 +129,11 @@ pub use toolbus_tools::observe::{
 pub use toolbus_tools::policy::{ApprovalDemand, Decision, Policy, PolicyRequest};
 pub use toolbus_tools::registry::Offer;
 pub use toolbus_tools::tool::Risk;
+pub use toolbus_tools::toolbox::SearchMark;
 pub use toolbus_tools::{
     Annotations, Budget, Call, CallError, CallTime, CredentialSource, Credentials, Door, Executor,
-    GrantCheck, GrantKey, Guide, Invoker, Outcome, Output, Principal, Registry, Scope, Subject,
-    Tool, View,
+    GrantCheck, GrantKey, Guide, Invoker, Outcome, Output, Principal, ProviderSpecs, Registry,
+    Scope, Subject, Tool, ToolKind, ToolSpec, Toolbox, View,
 };
 pub use toolbus_wire::name::{AgentName, InstanceId};
 pub use toolbus_wire::{ErrorCode, Execution};

@@ -150,6 +150,11 @@ impl TypedTool {
         self.with(|tool| tool.with_risk(risk))
     }
 
+    /// The same tool, which models are not shown until they search for it.
+    pub fn deferred(self) -> Self {
+        self.with(Tool::deferred)
+    }
+
     /// The same tool; a call may take this long when its caller does not say. By default it is a
     /// minute.
     pub fn timeout(self, timeout: Duration) -> Self {

@@ -34,6 +34,8 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-scripts",
         "toolbus-chain",
     ],
+    // models: what their APIs are told, without a way to run a tool
+    &["toolbus-models"],
     // doors
     &["toolbus-face"],
     // the facade: what a program embeds, which has a frame of its own

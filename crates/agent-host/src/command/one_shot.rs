@@ -101,7 +101,9 @@ impl OneShot {
         match (tool, arguments["server_name"].as_str()) {
             ("mcp_list_services", _) => self.wait_for_servers().await,
             ("mcp_get_service_details", Some(server)) => self.wait_for_server(server).await,
-            ("list_tool_guides" | "get_tool_guide", _) => self.wait_for_announcement().await,
+            ("list_tool_guides" | "get_tool_guide" | "tool_search", _) => {
+                self.wait_for_announcement().await;
+            }
             ("mcp_get_prompt" | "mcp_list_resources" | "mcp_read_resource", _) => {
                 self.wait_for_offer(tool).await;
             }

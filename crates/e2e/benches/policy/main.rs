@@ -122,7 +122,7 @@ fn subject(provider: &'static str, name: &str) -> Subject {
         id: toolbus::tools::id::ToolId::of(provider, name),
         definition: None,
         annotations: tool.annotations,
-        risk: tool.risk,
+        risk: tool.risk_at_gates(),
     }
 }
 

@@ -202,6 +202,7 @@ async fn tools_lists_what_is_there() {
         "list_tool_guides",
         "get_tool_guide",
         "execute_python_script",
+        "tool_search",
         "mcp_list_services",
         "mcp_get_service_details",
         "mcp_invoke_tool",

@@ -7,7 +7,7 @@ use opentelemetry::metrics::Meter;
 use super::record::Recorder;
 use super::shape::{Shape, TruncateOutput};
 use super::{Invoker, InvokerInner};
-use crate::gate::{Approved, FitsSchema, Gate, Permission, StillWanted};
+use crate::gate::{Approved, FitsSchema, Gate, Permission, RightKind, StillWanted};
 use crate::grant::GrantKey;
 use crate::observe::Observe;
 use crate::policy::{AllowAll, Policy};
@@ -55,8 +55,8 @@ impl InvokerBuilder {
         self
     }
 
-    /// Has every call pass this gate, after those there are: permission and schema, and those that
-    /// were added before.
+    /// Has every call pass this gate, after those there are: kind, permission and schema, and those
+    /// that were added before.
     #[must_use]
     pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
         self.gates.push(Box::new(gate));
@@ -119,14 +119,16 @@ impl InvokerBuilder {
 }
 
 /// Every gate that lets pass or refuses, in the order in which a call passes them. Before them
-/// stand budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
+/// stand budget, look-up, arguments and subject; see `Invoker::pass_and_run`. The kind comes first:
+/// whether a call can be made in this way at all is no question for a policy.
 fn ordered_gates(
     policy: Arc<dyn Policy>,
     added: Vec<Box<dyn Gate>>,
     artifacts: Option<Box<dyn Gate>>,
 ) -> Vec<Box<dyn Gate>> {
     let fits_schema = FitsSchema { allows_references: artifacts.is_some() };
-    let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(fits_schema)];
+    let mut gates: Vec<Box<dyn Gate>> =
+        vec![Box::new(RightKind), Box::new(Permission(policy)), Box::new(fits_schema)];
     gates.extend(added);
     gates.push(Box::new(Approved));
     gates.extend(artifacts);

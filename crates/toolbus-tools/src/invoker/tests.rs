@@ -19,6 +19,7 @@ use crate::scope::{Door, Principal, Scope};
 use crate::tool::{Executor, Tool};
 
 mod inner_calls;
+mod kinds;
 mod pipeline;
 mod recording;
 mod shaping;

@@ -35,6 +35,12 @@ impl Snapshot {
         &self.order
     }
 
+    /// The tool that answers calls of this type, which a model's provider makes.
+    #[must_use]
+    pub fn find_by_call_type(&self, call_type: &str) -> Option<&Arc<ToolEntry>> {
+        self.order.iter().find(|entry| entry.tool.kind.answers(call_type))
+    }
+
     /// The tools that a view sees, in the order of registration.
     pub fn seen_by(&self, view: &View) -> impl Iterator<Item = &Arc<ToolEntry>> {
         self.order.iter().filter(|entry| view.sees(&entry.id))

@@ -202,7 +202,8 @@ async fn the_tools_for_guides_are_there_where_somebody_may_bring_one() {
     };
     let [list, get] = GUIDES;
     check(Toolbus::builder().tool(adding("add")), &["add"]).await;
-    check(Toolbus::builder().bus(Arc::new(MemoryBus::new())), &GUIDES).await;
+    let bridged = Toolbus::builder().bus(Arc::new(MemoryBus::new()));
+    check(bridged, &[list, get, "tool_search"]).await;
     let scripts = Toolbus::builder().scripts(Scripts::remote());
     check(scripts, &[list, get, "execute_python_script"]).await;
 
@@ -216,6 +217,14 @@ async fn the_tools_for_guides_are_there_where_somebody_may_bring_one() {
     assert_eq!(names(&toolbus), [list, get, "add"]);
     let page = call(&toolbus, "get_tool_guide", json!({"name": "sums"})).await;
     assert_eq!(text(page), "Add two numbers.");
+}
+
+#[tokio::test]
+async fn the_search_for_tools_is_there_where_a_tool_is_found_by_it_only() {
+    let toolbus = Toolbus::builder().tool(adding("add").deferred()).open().await.unwrap();
+    assert_eq!(names(&toolbus), ["tool_search", "add"]);
+    let found = text(call(&toolbus, "tool_search", json!({"query": "ADD"})).await);
+    assert!(found.starts_with("1 tool for 'ADD':\n- add: "), "{found}");
 }
 
 /// A vault that has one credential, and counts who asks for it.

@@ -72,7 +72,8 @@ async fn rv_i1_gates_stand_in_one_order() {
     let added = Scripted("added", verdict(|_| Verdict::Now(Ok(()))));
     let credentials = Scripted("credentials", verdict(|_| Verdict::Now(Ok(()))));
     let invoker = builder(|_| fine()).credentials(credentials).gate(added).build();
-    let expected = ["permission", "schema", "added", "approved", "still wanted", "credentials"];
+    let expected =
+        ["kind", "permission", "schema", "added", "approved", "still wanted", "credentials"];
     assert_eq!(gate_names(&invoker), expected);
 }
 
