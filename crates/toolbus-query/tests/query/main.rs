@@ -1,0 +1,4 @@
+//! Questions to real workers: what they answer, and what they do not survive.
+
+mod answers;
+mod support;
