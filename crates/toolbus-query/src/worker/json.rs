@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Whether this is an integer, if it is a number.
-fn is_number(text: &[u8]) -> Option<bool> {
+pub(super) fn is_number(text: &[u8]) -> Option<bool> {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
     let whole = digits(unsigned);
@@ -342,3 +342,6 @@ fn decode_unicode(escape: &[u8]) -> (char, usize) {
     let pair = second.and_then(|second| char::decode_utf16([first, second]).next()?.ok());
     pair.map_or((char::REPLACEMENT_CHARACTER, 5), |pair| (pair, 11))
 }
+
+#[cfg(test)]
+mod tests;

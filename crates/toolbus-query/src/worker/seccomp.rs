@@ -8,8 +8,8 @@
 use std::io;
 
 use seccompiler::{
-    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -50,9 +50,12 @@ const NO_FILE: u64 = 0xffff_ffff;
 
 /// Applies the filter to all threads, for good.
 pub(super) fn apply() -> io::Result<()> {
+    seccompiler::apply_filter_all_threads(&program()?).map_err(io::Error::other)
+}
+
+fn program() -> io::Result<BpfProgram> {
     let filter = filter().map_err(io::Error::other)?;
-    let program: seccompiler::BpfProgram = filter.try_into().map_err(io::Error::other)?;
-    seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)
+    filter.try_into().map_err(io::Error::other)
 }
 
 fn filter() -> Result<SeccompFilter, seccompiler::BackendError> {
@@ -90,3 +93,6 @@ fn condition(
 ) -> Result<SeccompCondition, seccompiler::BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,14 +30,15 @@ pub(super) struct ValueStream {
 
 impl ValueStream {
     pub(super) fn new(source: Source) -> Result<Self, Refusal> {
-        let mut stream = Self {
-            source,
-            buffer: vec![0; PIECE_BYTES],
-            start: 0,
-            filled: 0,
-            offset: 0,
-            ended: false,
-        };
+        Self::after(Vec::new(), source)
+    }
+
+    /// A stream of what was read already, and what comes after.
+    pub(super) fn after(beginning: Vec<u8>, source: Source) -> Result<Self, Refusal> {
+        let filled = beginning.len();
+        let mut buffer = beginning;
+        buffer.resize(filled + PIECE_BYTES, 0);
+        let mut stream = Self { source, buffer, start: 0, filled, offset: 0, ended: false };
         stream.fill()?;
         if stream.buffer[..stream.filled].starts_with(BYTE_ORDER_MARK) {
             stream.start = BYTE_ORDER_MARK.len();
