@@ -210,3 +210,47 @@ fn jq_says_where_a_value_is_no_json() {
     let shown = answer(&jq("."), b"1 2 x");
     assert_eq!((shown.text.as_str(), shown.notes.len()), ("1\n2\n", 1));
 }
+
+#[test]
+fn an_empty_value_has_empty_answers() {
+    for question in [
+        Question::Head(Head::default()),
+        Question::Slice(Slice::default()),
+        Question::Grep(grep("a")),
+        jq("."),
+    ] {
+        let shown = answer(&question, b"");
+        assert_eq!((shown.text.as_str(), shown.more), ("", None), "{question:?}");
+    }
+}
+
+#[test]
+fn values_are_read_over_pieces() {
+    let value: String = (0..300_000).map(|at| format!("{{\"a\":{at}}}\n")).collect();
+    let sum = Jq {
+        filter: "reduce inputs.a as $a (0; . + $a)".to_owned(),
+        null_input: true,
+        ..Jq::default()
+    };
+    assert_eq!(answer(&Question::Jq(sum), value.as_bytes()).text, "44999850000\n");
+
+    let large = format!("1 [{}1] 2", "\"x\", ".repeat(1_000_000));
+    check_jq("length", large, "1\n1000001\n2\n");
+}
+
+#[test]
+fn nul_bytes_and_other_bytes_in_json() {
+    check_jq(".", b"\"a\0b\"", "\"a\\u0000b\"\n");
+    let shown = answer(&jq("."), b"\"\xff\"");
+    assert_eq!(shown.text, "\"\u{FFFD}\"\n");
+    assert_eq!(shown.notes, ["bytes that are not UTF-8 are shown as U+FFFD"]);
+}
+
+#[test]
+fn questions_are_read_from_json() {
+    let read = |text: &str| serde_json::from_str::<Question>(text);
+    let question = read(r#"{"kind":"grep","pattern":"a","ignore_case":true}"#).expect("a question");
+    assert_eq!(question, Question::Grep(Grep { ignore_case: true, ..grep("a") }));
+    assert!(read(r#"{"kind":"grep","patern":"a"}"#).is_err());
+    assert!(read(r#"{"kind":"rm"}"#).is_err());
+}
