@@ -126,11 +126,10 @@ fn show_rows(
         RowFormat::Csv => csv_line(names.iter().map(String::as_bytes)),
     };
     let mut pieces = Pieces::new(answer_bytes.saturating_sub("]\n".len()));
-    let has_room = pieces.push_uncounted(&header);
 
     let mut rows = statement.raw_query();
-    let mut has_more = !has_room;
-    while has_room {
+    let mut has_more = !pieces.push_uncounted(&header);
+    while !has_more {
         let Some(row) = rows.next().map_err(|error| explain(error, table))? else { break };
         let piece = match format {
             RowFormat::Json => {
@@ -140,9 +139,6 @@ fn show_rows(
             RowFormat::Csv => csv_row(row, names.len(), answer_bytes),
         };
         has_more = !pieces.push(&piece);
-        if has_more {
-            break;
-        }
     }
 
     let shown = pieces.count();
