@@ -37,7 +37,7 @@ pub(super) const DEVELOPMENT: &[&str] =
     &["toolbus-testkit", "chaos", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
-const RESERVED: [(&str, &[&str]); 11] = [
+const RESERVED: [(&str, &[&str]); 12] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "chaos", "conformance", "e2e"]),
     // Its users have it from there.
@@ -63,6 +63,7 @@ const RESERVED: [(&str, &[&str]); 11] = [
     ("jaq-core", &["toolbus-query"]),
     ("grep-searcher", &["toolbus-query"]),
     ("rusqlite", &["toolbus-query"]),
+    ("parquet", &["toolbus-query"]),
 ];
 
 /// A crate that must not have another anywhere below it, as it is by default.

@@ -11,7 +11,7 @@ const SKIP_BYTES: usize = 64 << 10;
 
 /// Reads the value from its start to its end. A file is read by positions of our own: others may
 /// have the same open file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Source {
     is_file: bool,
     size: Option<u64>,

@@ -23,6 +23,7 @@ use crate::{Answer, More};
 mod csv_rows;
 mod json_rows;
 mod load;
+mod parquet_rows;
 mod table;
 
 use table::Table;
@@ -237,6 +238,7 @@ fn explain(error: rusqlite::Error, table: &Table<'_>) -> Refusal {
     if code == Some(ErrorCode::OutOfMemory) {
         return Refusal::OutOfMemory;
     }
+
     let mut message = match &error {
         rusqlite::Error::SqlInputError { msg, sql, offset, .. } => {
             let place = usize::try_from(*offset).ok().and_then(|offset| sql.get(..offset));
@@ -252,6 +254,7 @@ fn explain(error: rusqlite::Error, table: &Table<'_>) -> Refusal {
         other => format!("the statement: {other}"),
     };
     message = bounded::message(message);
+
     if code == Some(ErrorCode::AuthorizationForStatementDenied) {
         message.push_str("; statements may only read");
     }

@@ -8,7 +8,7 @@ use super::super::source::Source;
 use super::super::value_stream::ValueStream;
 use super::super::{Refusal, Task};
 use super::table::Table;
-use super::{csv_rows, internal, json_rows};
+use super::{csv_rows, internal, json_rows, parquet_rows};
 use crate::question::RowSource;
 
 /// Bytes that are looked at to tell what the value is.
@@ -40,6 +40,7 @@ pub(super) fn load<'c>(
             let stream = ValueStream::after(beginning, task.source)?;
             json_rows::load(stream, &mut table)?;
         }
+        RowSource::Parquet => parquet_rows::load(beginning, task.source, &mut table)?,
         RowSource::Csv | RowSource::Tsv => {
             let delimiter = delimiter(kind, &beginning);
             let whole = Cursor::new(beginning).chain(task.source);
@@ -54,7 +55,7 @@ pub(super) fn load<'c>(
 fn guess(beginning: &[u8], media_type: Option<&str>) -> Result<RowSource, Refusal> {
     let media_type = media_type.unwrap_or_default();
     if beginning.starts_with(PARQUET) {
-        return Err(Refusal::Invalid("the value is Parquet, which cannot be queried".to_owned()));
+        return Ok(RowSource::Parquet);
     }
     if super::super::text::is_binary(beginning) {
         return Err(Refusal::Invalid("the value is binary and has no rows".to_owned()));
