@@ -36,6 +36,7 @@ pub(crate) enum BenchTable {
 
 /// Runs one benchmark; fails when it does.
 pub(crate) fn run_benchmark(name: &str, table: BenchTable) -> anyhow::Result<ExitCode> {
+    workspace::run_command(workspace::script_command("dev/setup").arg("--bench"))?;
     real_parts::prepare()?;
     let build = ["build", "--profile", "bench", "--workspace", "--locked", "--bench", name];
     let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);

@@ -11,7 +11,7 @@ use crate::workspace;
 /// A crate that is not there has no place.
 const LAYERS: &[&[&str]] = &[
     // foundation
-    &["toolbus-wire", "toolbus-telemetry", "toolbus-config"],
+    &["toolbus-wire", "toolbus-telemetry", "toolbus-config", "toolbus-query"],
     // transport
     &["toolbus-bus", "toolbus-rabbitmq"],
     // tools
@@ -53,7 +53,7 @@ pub(super) const DEVELOPMENT: &[&str] =
     &["toolbus-testkit", "chaos", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
-const RESERVED: [(&str, &[&str]); 8] = [
+const RESERVED: [(&str, &[&str]); 12] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "chaos", "conformance", "e2e"]),
     // Its users have it from there.
@@ -65,13 +65,29 @@ const RESERVED: [(&str, &[&str]); 8] = [
     // A program chooses its allocator, not a library.
     (
         "tikv-jemallocator",
-        &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp", "toolbus-pods", "e2e"],
+        &[
+            "agent-host",
+            "mcp-bridge",
+            "scripts-manager",
+            "openrouter-mcp",
+            "toolbus-pods",
+            "toolbus-query",
+            "e2e",
+        ],
     ),
+    // What parses strangers' filters, patterns and rows does so in a worker that is limited.
+    ("jaq-core", &["toolbus-query"]),
+    ("grep-searcher", &["toolbus-query"]),
+    ("rusqlite", &["toolbus-query"]),
+    ("parquet", &["toolbus-query"]),
 ];
 
 /// A crate that must not have another anywhere below it, as it is by default.
-const FORBIDDEN_BELOW: [(&str, &str); 10] = [
+const FORBIDDEN_BELOW: [(&str, &str); 12] = [
     ("toolbus-wire", "tokio"),
+    // It knows bytes and questions, whoever keeps them.
+    ("toolbus-query", "sqlx"),
+    ("toolbus-query", "toolbus-wire"),
     // They face models and MCP clients, and hold neither credentials nor programs.
     ("toolbus-mcp-agent", "rmcp"),
     ("toolbus-mcp-agent", "reqwest"),

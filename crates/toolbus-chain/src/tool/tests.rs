@@ -7,7 +7,7 @@ fn rv_c2_there_are_a_program_and_its_time_and_nothing_unknown() {
     assert_eq!(tool.parameters["additionalProperties"], false);
     assert_eq!(tool.parameters["properties"]["timeout"]["default"], 300);
     // RV-C1: each of its calls is gated, so it has the lowest risk itself.
-    assert_eq!((tool.name.as_str(), tool.risk), ("tool_chain", Risk::Low));
+    assert_eq!((tool.name.as_str(), tool.risk), ("tool_chain", Some(Risk::Low)));
 }
 
 #[test]

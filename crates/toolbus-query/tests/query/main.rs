@@ -1,0 +1,8 @@
+//! Questions to real workers: what they answer, and what they do not survive.
+
+mod answers;
+mod engine;
+mod hostile;
+mod properties;
+mod sql;
+mod support;
