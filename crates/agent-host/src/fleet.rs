@@ -11,6 +11,7 @@ use toolbus_bus::Bus;
 use toolbus_chain::ChainDeps;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_policy::{LivePolicy, RuleBook};
+use toolbus_query::Engine;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Health, Need, State};
@@ -98,9 +99,7 @@ impl Fleet {
         }
         let artifacts = state.as_ref().and_then(|state| state.artifacts.clone());
         if let Some(artifacts) = &artifacts {
-            builder = builder
-                .artifacts(ResolveReferences::new(artifacts.clone(), Vec::new()))
-                .shape(Arc::new(OffloadOutput::new(artifacts.clone())));
+            builder = keep_artifacts(builder, artifacts.clone());
         }
         if settings.chains.enabled {
             let store = state.as_ref().map(|state| state.store().clone());
@@ -171,6 +170,24 @@ impl Fleet {
         }
         self.toolbus.bus().close(BUS_CLOSE_TIMEOUT).await;
     }
+}
+
+/// The same with large results kept apart, and with the tools that ask about them.
+fn keep_artifacts(builder: ToolbusBuilder, artifacts: Artifacts) -> ToolbusBuilder {
+    let builder = builder
+        .artifacts(ResolveReferences::new(artifacts.clone()))
+        .shape(Arc::new(OffloadOutput::new(artifacts.clone())));
+    // This program, which `main` makes a worker where it is told to.
+    let engine = match Engine::new("/proc/self/exe", [toolbus_query::WORKER_MODE]) {
+        Ok(engine) => engine,
+        Err(error) => {
+            tracing::error!(%error, "nothing can be asked about artifacts");
+            return builder;
+        }
+    };
+    builder.guide(toolbus_artifacts::tools::guide()).remote_tools(move |registry, _| {
+        toolbus_artifacts::tools::register(registry, &artifacts, &engine)
+    })
 }
 
 /// The same with the tool that runs chains.

@@ -11,6 +11,10 @@ use toolbus_mcp::supervisor;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
+    // This may be a process that answers a question about an artifact, and nothing else.
+    if std::env::args_os().nth(1).is_some_and(|mode| mode == toolbus_query::WORKER_MODE) {
+        toolbus_query::run_worker();
+    }
     // First of all: this may be the supervisor of an MCP server, and nothing else.
     match supervisor::enter() {
         ControlFlow::Continue(supervisor) => {

@@ -23,6 +23,7 @@ mod reading;
 mod resolve;
 mod sweep;
 mod tables;
+pub mod tools;
 mod writing;
 
 pub use artifact_store::{Artifact, Artifacts, LIST_MAX};

@@ -205,7 +205,9 @@ impl Shape for OffloadOutput {
     fn shape<'a>(&'a self, output: Output, of: ShapeContext<'a>) -> BoxFuture<'a, Output> {
         // A result in MCP's form is for a client that wants it as the server wrote it.
         let is_wanted = self.artifacts.config().doors.contains(&of.scope.door);
-        if !is_wanted || output.mcp.is_some() {
+        // What was asked about one is not made another.
+        let is_answer = crate::tools::TOOL_NAMES.contains(&of.tool);
+        if !is_wanted || is_answer || output.mcp.is_some() {
             return Box::pin(std::future::ready(output));
         }
         Box::pin(self.offload(output, of))

@@ -20,10 +20,9 @@ const REFERENCES_MAX: usize = 1_000;
 
 /// Replaces the references in the arguments of a call by what they stand for: JSON becomes a value
 /// where the tool takes one, other text a string, and other bytes base64. A reference that is not
-/// the caller's stays as it is, and so does every one that its tool takes by itself.
+/// the caller's stays as it is, and so do those that are asked about.
 pub struct ResolveReferences {
     artifacts: Artifacts,
-    kept_by: Vec<&'static str>,
 }
 
 /// One reference and what it stands for.
@@ -35,10 +34,10 @@ struct Resolved {
 }
 
 impl ResolveReferences {
-    /// Reads from these artifacts. The tools of the names `kept_by` get references as they are.
+    /// Reads from these artifacts.
     #[must_use]
-    pub fn new(artifacts: Artifacts, kept_by: Vec<&'static str>) -> Self {
-        Self { artifacts, kept_by }
+    pub fn new(artifacts: Artifacts) -> Self {
+        Self { artifacts }
     }
 
     async fn resolve(
@@ -97,7 +96,8 @@ impl Gate for ResolveReferences {
     }
 
     fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
-        let is_kept = |entry: &str| self.kept_by.contains(&entry);
+        // The tools that ask about artifacts, and programs, have references of their own.
+        let is_kept = |tool: &str| crate::tools::TOOL_NAMES.contains(&tool);
         if passage.entry.as_ref().is_none_or(|entry| is_kept(&entry.tool.name)) {
             return Verdict::Now(Ok(()));
         }

@@ -4,6 +4,7 @@
 
 mod damage;
 mod offload;
+mod questions;
 mod resolve;
 mod storing;
 mod support;

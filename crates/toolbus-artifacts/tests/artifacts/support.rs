@@ -72,7 +72,7 @@ impl Bench {
 
         let builder = Invoker::builder(Arc::new(registry))
             .shape(Arc::new(OffloadOutput::new(self.artifacts.clone())))
-            .artifacts(ResolveReferences::new(self.artifacts.clone(), Vec::new()));
+            .artifacts(ResolveReferences::new(self.artifacts.clone()));
         (builder.build(), taken)
     }
 
