@@ -119,7 +119,7 @@ fn only_results_that_are_objects_have_a_schema() {
 fn where_nothing_is_said_a_tool_is_taken_for_the_worst() {
     let tool = add();
     let Tool { annotations, risk, timeout, source, title, .. } = tool.definition();
-    assert_eq!((*annotations, *risk), (Annotations::default(), Risk::High));
+    assert_eq!((*annotations, *risk), (Annotations::default(), None));
     assert_eq!((*timeout, &**source, title), (Duration::from_secs(60), "local", &None));
 }
 
@@ -138,13 +138,13 @@ fn what_is_said_of_a_tool_is_what_callers_see() {
     assert_eq!(seen.title.as_deref(), Some("Addition"));
     assert_eq!((&*seen.aliases, seen.group.as_deref()), (&["plus".to_owned()][..], Some("sums")));
     assert_eq!((&*seen.source, seen.timeout), ("calculator", Duration::from_secs(3)));
-    assert_eq!(seen.risk, Risk::Medium);
+    assert_eq!(seen.risk, Some(Risk::Medium));
     assert_eq!(seen.annotations, Annotations { read_only: false, idempotent: true });
 
     let seen = tool.read_only();
     let seen = seen.definition();
     assert_eq!(seen.annotations, Annotations { read_only: true, idempotent: true });
-    assert_eq!(seen.risk, Risk::Low);
+    assert_eq!(seen.risk, Some(Risk::Low));
 }
 
 #[tokio::test]
