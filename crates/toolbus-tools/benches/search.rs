@@ -19,7 +19,7 @@ const ROUNDS: usize = 15;
 const SEARCHES_A_ROUND: u32 = 50;
 
 /// What one search may take.
-const GOAL: Duration = Duration::from_millis(1);
+const GOAL_MILLISECONDS: u64 = 1;
 
 fn main() -> ExitCode {
     let registry = registry();
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 
         let (least, median, most) = (rounds[0], rounds[ROUNDS / 2], rounds[ROUNDS - 1]);
         println!("{what}: {median:.1?} ({least:.1?} to {most:.1?})");
-        holds &= median <= GOAL;
+        holds &= median <= Duration::from_millis(GOAL_MILLISECONDS);
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -69,6 +69,7 @@ fn registry() -> Registry {
     ];
     let nothing = |_: Invocation| std::future::ready(Ok::<_, CallError>(Output::default()));
     let registry = Registry::new();
+
     for at in 0..TOOLS {
         let name = format!("server{}__{}_{at}", at % 20, NAMES[at / 20 % NAMES.len()]);
         let description = format!("Works on the repository of the team, number {at}. ").repeat(8);

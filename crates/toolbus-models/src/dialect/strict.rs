@@ -314,15 +314,7 @@ impl Lowering<'_> {
         match kind {
             "object" => self.object(members, level + 1, Place::Within),
             "array" => self.array(members, level),
-            "string" => {
-                let format = members.get("format").and_then(Value::as_str);
-                let is_known = format.is_none_or(|format| FORMATS.contains(&format));
-                if !is_known && self.asserts_formats {
-                    return not_strict("a text has a format that strict mode does not know");
-                }
-                let kept = STRING_ASSERTIONS.iter().filter(|k| is_known || **k != "format");
-                Ok(Node::simple(copy(members, kept)))
-            }
+            "string" => self.text(members),
             "number" | "integer" => {
                 let schema = copy(members, &NUMBER_ASSERTIONS);
                 if !schema.values().all(Value::is_number) {
@@ -333,6 +325,16 @@ impl Lowering<'_> {
             "boolean" | "null" => Ok(Node::simple(Map::new())),
             other => not_strict(format!("'{other}' is no type")),
         }
+    }
+
+    fn text(&self, members: &Map<String, Value>) -> Lowered {
+        let format = members.get("format").and_then(Value::as_str);
+        let is_known = format.is_none_or(|format| FORMATS.contains(&format));
+        if !is_known && self.asserts_formats {
+            return not_strict("a text has a format that strict mode does not know");
+        }
+        let kept = STRING_ASSERTIONS.iter().filter(|k| is_known || **k != "format");
+        Ok(Node::simple(copy(members, kept)))
     }
 
     fn array(&mut self, members: &Map<String, Value>, level: usize) -> Lowered {
