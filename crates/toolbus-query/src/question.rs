@@ -122,7 +122,8 @@ pub struct Jq {
     pub skip: u64,
 }
 
-/// What a SQL statement makes of JSON lines, a JSON array, CSV or Parquet. The value is the table `data`.
+/// What a SQL statement makes of JSON lines, a JSON array, CSV or Parquet. The value is the table
+/// `data`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sql {

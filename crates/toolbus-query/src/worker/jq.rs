@@ -21,8 +21,22 @@ use crate::{Answer, More};
 const READS_HOST: [&str; 3] = ["env", "localtime", "strflocaltime"];
 /// What is left of a filter where it stops making sense, in an error.
 const REST_CHARS_MAX: usize = 20;
-/// Filters of jq that jaq leaves to its command line.
+/// Filters of jq that jaq's libraries do not have.
 const DEFINITIONS: &str = r#"
+def toarray: if isarray then . else [.] end;
+def IN(s): . as $x | any(s; . == $x);
+def IN(src; s): any(src; IN(s));
+def INDEX(stream; f): reduce stream as $row ({}; .[$row | f | tostring] = $row);
+def INDEX(f): INDEX(.[]; f);
+def leaf_paths: paths(scalars);
+def trimstr($s): ltrimstr($s) | rtrimstr($s);
+def ascii: [.] | implode;
+def tostream: def from($p):
+    if isarray or isobject then
+      if length == 0 then [$p, .]
+      else keys as $keys | ($keys[] as $k | .[$k] | from($p + [$k])), [$p + [$keys[-1]]] end
+    else [$p, .] end;
+  from([]);
 def @csv: [.[] | if isstring then "\"" + ((. / "\"") | join("\"\"")) + "\""
   elif isarray or isobject then error("\(.) is not valid in a csv row")
   elif . == null then "" else tostring end] | join(",");

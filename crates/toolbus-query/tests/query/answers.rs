@@ -148,6 +148,14 @@ fn jq_runs_on_each_value() {
         "\"\\\"a\\\"\\\"b\\\",1,,\\\"c\\td\\\"\"\n\"a\\\"b\\t1\\t\\tc\\\\td\"\n",
     );
     check_jq("now > 0", "null", "true\n");
+    check_jq(".a | IN(1, 2)", r#"{"a":1} {"a":3}"#, "true\nfalse\n");
+    check_jq("INDEX(.a)", r#"[{"a":1},{"a":"x"}]"#, "{\"1\":{\"a\":1},\"x\":{\"a\":\"x\"}}\n");
+    check_jq("[leaf_paths], toarray", r#"[{"a":1}]"#, "[[0,\"a\"]]\n[{\"a\":1}]\n");
+    check_jq("trimstr(\"x\"), (65 | ascii)", "\"xax\"", "\"a\"\n\"A\"\n");
+    let streamed =
+        "[[\"a\",0],1]\n[[\"a\",1,\"b\"],2]\n[[\"a\",1,\"b\"]]\n[[\"a\",1]]\n[[\"a\"]]\n";
+    check_jq("tostream", r#"{"a":[1,{"b":2}]}"#, streamed);
+    check_jq("tostream", "1 []", "[[],1]\n[[],[]]\n");
 }
 
 #[test]
