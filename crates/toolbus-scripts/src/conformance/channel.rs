@@ -15,7 +15,7 @@ use crate::runner::{
 };
 
 /// Runs a script as `__main__`, which finds the descriptor under `CHANNEL`.
-pub(super) const PRELUDE: &str = r#"
+pub const PRELUDE: &str = r#"
 def run(source, descriptor, started):
     import sys
     names = sys.modules["__main__"].__dict__
@@ -35,7 +35,7 @@ def run(source, descriptor, started):
 "#;
 
 /// Frames, as scripts write and read them.
-pub(super) const FRAMES: &str = r"
+pub const FRAMES: &str = r"
 import os, socket, struct
 channel = socket.socket(fileno=os.dup(CHANNEL))
 def frame(number, body): return struct.pack('>II', len(body), number) + body
@@ -123,7 +123,7 @@ fn script(source: &str) -> Script {
     Script {
         source: format!("{FRAMES}{source}"),
         input: String::new(),
-        timeout: Duration::from_secs(30),
+        timeout: Duration::from_secs(60),
         packages: Vec::new(),
         files: Vec::new(),
         prelude: Some(PRELUDE.to_owned()),
