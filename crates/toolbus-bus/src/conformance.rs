@@ -245,6 +245,7 @@ macro_rules! conformance_tests {
                 a_question_of_no_call_is_refused,
                 a_question_that_comes_twice_is_asked_once,
                 questions_are_bounded_in_number_and_size,
+                questions_of_scripts_have_limits_of_their_own,
                 a_question_ends_with_its_call,
                 what_a_call_tells_before_it_asks_is_heard_before,
             }

@@ -10,6 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput};
+use crate::pod_startup::ReadyPod;
+use crate::pod_watch::PodFollower;
+use crate::response_sender::ResponseSender;
 use bytes::Bytes;
 use futures_util::{AsyncRead, AsyncReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
@@ -23,12 +27,6 @@ use toolbus_scripts::supervisor::{
     CLOCK_GRACE, HANDOVER_TIMEOUT, Requests, Session, SessionEnd, SupervisorInput, SupervisorLink,
     SupervisorOutput, Transcript,
 };
-use uuid::Uuid;
-
-use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput};
-use crate::pod_startup::ReadyPod;
-use crate::pod_watch::PodFollower;
-use crate::response_sender::ResponseSender;
 
 /// The pause before the log is read again: it doubles, up to the longest.
 const LOG_BACKOFF: Duration = Duration::from_millis(300);
@@ -134,12 +132,7 @@ impl ScriptSession<'_> {
     /// response are sent again.
     pub(crate) async fn resume(&self, follower: &mut PodFollower) -> Result<Outcome, Error> {
         let now = Instant::now();
-        let mut requests = match &self.channel {
-            Some(channel) => {
-                Requests::held_until(channel.clone(), Uuid::new_v4().simple().to_string())
-            }
-            None => Requests::new(None),
-        };
+        let mut requests = Requests::of_adopted(self.channel.clone());
         let transcript = self.read_log(None, now, follower, &mut requests).await?;
         if transcript.started.is_none() && !self.cancelled.is_cancelled() {
             return Err(Error::OutcomeUnknown("it is not known to have started".to_owned()));

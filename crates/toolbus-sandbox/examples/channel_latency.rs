@@ -1,6 +1,8 @@
 //! Measures how long a request of a script to its caller takes, where the caller answers at once
 //! and in the same process as the runner.
 
+#![allow(clippy::print_stdout, reason = "a program of the terminal")]
+
 use std::time::Duration;
 
 use toolbus_sandbox::{Config, Sandbox};

@@ -22,7 +22,7 @@
 //! cases are in [`files`], for a runner without a service. So are the scripts of [`honest`] that
 //! need packages.
 
-mod channel;
+pub mod channel;
 pub mod endings;
 pub mod files;
 pub mod honest;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join, join_all};
+use futures_util::future::{BoxFuture, join, join_all, ready};
+use futures_util::stream::{self, StreamExt as _};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, json, topic};
 
 use super::stage::{Stage, at_once, in_order, message};
-use crate::asker::{ANSWER_BYTES_MAX, QUESTION_BYTES_MAX, QUESTIONS_MAX};
+use crate::asker::{ANSWER_BYTES_MAX, QUESTION_BYTES_MAX, QUESTIONS_MAX, SCRIPT_QUESTIONS};
 use crate::requester::{Error, Request, Requester};
 use crate::responder::{
     Call, Context, Failure, LARGE_REQUESTS_BYTES, Listen, Malformed, Repeat, Reply, Responder,
@@ -189,6 +190,26 @@ pub(super) async fn questions_are_bounded_in_number_and_size(stage: Stage) {
     let long = Asker::to(|_| async { Ok(json!("x".repeat(ANSWER_BYTES_MAX))) });
     let reply = asking.call("ask anything", long).await.unwrap_or_default();
     assert!(reply.starts_with("too_large: "), "{reply}");
+}
+
+/// What scripts ask is counted apart: it may be more, and leaves room for all else.
+pub(super) async fn questions_of_scripts_have_limits_of_their_own(stage: Stage) {
+    let asking = Asking::start(&stage).await;
+    let all = SCRIPT_QUESTIONS.open;
+    let here = Arc::new(tokio::sync::Barrier::new(all + 1));
+    let answers = Asker::to(move |question: Question| {
+        let here = Arc::clone(&here);
+        async move {
+            // The last question is a person's, and asked while all others are open.
+            if question.kind != AskKind::Script || question.params == json!("at once") {
+                here.wait().await;
+            }
+            Ok(question.params)
+        }
+    });
+    let reply = asking.call(&format!("ask-as-script {}", QUESTIONS_MAX * 4), answers).await;
+    let expected = format!("{} answers, {all} at once, 3 busy, \"person\"", QUESTIONS_MAX * 4);
+    assert_eq!(reply.unwrap_or_default(), expected);
 }
 
 /// Cancelled or out of time, a call takes its questions along, at both ends.
@@ -401,11 +422,42 @@ impl Asks {
                 }
                 format!("{answers} answers")
             }
+            "ask-as-script" => self.ask_as_script(asker, number()).await,
             _ => {
                 self.release.cancelled().await;
                 "waited".to_owned()
             }
         }
+    }
+
+    /// Asks so many questions one after another, then all that may be open and three more, and a
+    /// person beside them.
+    async fn ask_as_script(&self, asker: &Asker, count: usize) -> String {
+        let script = |params| Question { kind: AskKind::Script, ..question(params) };
+        let mut answers = 0;
+        for number in 0..count {
+            let told = self.put(asker, script(json!(number))).await;
+            answers += usize::from(told == number.to_string());
+        }
+
+        // As many as may be open, over and over.
+        let steady = stream::iter((0..count).map(|number| script(json!(number))));
+        let steady = steady.map(|question| self.put(asker, question));
+        let steady = steady.buffer_unordered(SCRIPT_QUESTIONS.open);
+        let busy_before = steady.filter(|told| ready(told.starts_with("busy: "))).count().await;
+        answers -= busy_before;
+
+        let at_once = (0..SCRIPT_QUESTIONS.open + 3)
+            .map(|_| self.put(asker, script(json!("at once"))))
+            .collect::<Vec<_>>();
+        let person = async {
+            tokio::task::yield_now().await;
+            self.ask(asker, json!("person")).await
+        };
+        let (told, person) = join(join_all(at_once), person).await;
+        let answered = told.iter().filter(|told| *told == "\"at once\"").count();
+        let busy = told.iter().filter(|told| told.starts_with("busy: ")).count();
+        format!("{answers} answers, {answered} at once, {busy} busy, {person}")
     }
 
     async fn ask(&self, asker: &Asker, params: Value) -> String {

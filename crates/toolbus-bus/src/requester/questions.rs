@@ -81,7 +81,11 @@ impl CallQuestions {
             Arc::new(Self {
                 asker,
                 people: SeenQuestions::new(QUESTIONS),
-                scripts: SeenQuestions::new(SCRIPT_QUESTIONS),
+                scripts: SeenQuestions::new(QuestionLimits {
+                    // Whoever asks steadily asks again before the broker has confirmed the answer.
+                    open: 2 * SCRIPT_QUESTIONS.open,
+                    ..SCRIPT_QUESTIONS
+                }),
                 _end: ended.clone().drop_guard(),
                 ended,
             })

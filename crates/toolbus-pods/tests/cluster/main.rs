@@ -2,6 +2,7 @@
 
 mod begun;
 mod canaries;
+mod channel;
 mod conformance;
 mod dashboard;
 mod deadlines;

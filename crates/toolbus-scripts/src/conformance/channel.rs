@@ -15,7 +15,7 @@ use crate::runner::{
 };
 
 /// Runs a script as `__main__`, which finds the descriptor under `CHANNEL`.
-pub(super) const PRELUDE: &str = r#"
+pub const PRELUDE: &str = r#"
 def run(source, descriptor, started):
     import sys
     names = sys.modules["__main__"].__dict__
@@ -35,7 +35,7 @@ def run(source, descriptor, started):
 "#;
 
 /// Frames, as scripts write and read them.
-pub(super) const FRAMES: &str = r"
+pub const FRAMES: &str = r"
 import os, socket, struct
 channel = socket.socket(fileno=os.dup(CHANNEL))
 def frame(number, body): return struct.pack('>II', len(body), number) + body
@@ -123,7 +123,7 @@ fn script(source: &str) -> Script {
     Script {
         source: format!("{FRAMES}{source}"),
         input: String::new(),
-        timeout: Duration::from_secs(30),
+        timeout: Duration::from_secs(60),
         packages: Vec::new(),
         files: Vec::new(),
         prelude: Some(PRELUDE.to_owned()),
@@ -254,6 +254,7 @@ answers = dict(receive() for _ in range(200))
 writing.join()
 print(answers == {number: b'%d' % number for number in range(200)})
 ";
+
     let counts = Counts::default();
     let counting = counts.clone();
     let slow = Channel::to(move |_, body| {
@@ -264,6 +265,7 @@ print(answers == {number: b'%d' % number for number in range(200)})
             body
         }
     });
+
     let outcome = run(&stage, script(source), slow).await;
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("True\n", Ending::Exited(0)));
     assert_eq!(counts.asked.load(Relaxed), 200);
@@ -302,6 +304,7 @@ pub(super) async fn a_broken_rule_closes_the_channel_alone(stage: Stage) {
             "print(ask(1, b'before'))\n{broken}\nprint(is_closed())\n\
              try: send(6, b'')\nexcept OSError: print('refused')\nexit(3)"
         );
+
         let counts = Counts::default();
         let counting = counts.clone();
         // Nothing but the first is answered.
@@ -315,6 +318,7 @@ pub(super) async fn a_broken_rule_closes_the_channel_alone(stage: Stage) {
                 body
             }
         });
+
         let outcome = run(&stage, script(&source), channel).await;
         let expected = "(1, b'before')\nTrue\nrefused\n";
         assert_eq!(
@@ -336,6 +340,7 @@ pub(super) async fn a_script_may_close_its_end(stage: Stage) {
     let source = "send(1, b'x')\nsend(2, b'y')\nchannel.shutdown(socket.SHUT_WR)\n\
                   print(sorted([receive(), receive()]), is_closed())";
     check(&stage, source, "[(1, b'x'), (2, b'y')] True\n", 0).await;
+
     // Nothing keeps the first process busy: not a channel that is closed, nor one that was left
     // open with requests in it.
     for close in [
@@ -389,12 +394,14 @@ for number in range(5):
         drop(counting.open());
         std::future::ready(large.clone())
     });
+
     let outcome = run(&stage, script(source), channel.clone()).await;
     assert_eq!(
         (outcome.output.text.as_str(), outcome.ending),
         ("0\n1\n2\n3\n4\n", Ending::Exited(0))
     );
     assert!(counts.asked.load(Relaxed) <= CHANNEL_OPEN_MAX, "it asks for more and more");
+
     // Nor its end.
     let endless = format!("{source}\nwhile True: time.sleep(1)");
     let script = Script { timeout: Duration::from_secs(1), ..script(&endless) };

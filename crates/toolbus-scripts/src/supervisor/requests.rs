@@ -28,10 +28,11 @@ pub struct Requests {
     next: u32,
     /// What has arrived of it.
     arriving: Vec<u8>,
-    /// Fires requests only when this mark is reported: until then, reports tell of the past.
-    held_until: Option<String>,
-    /// Requests that are held.
-    held: VecDeque<(u32, Bytes)>,
+    /// Nothing is sent until this mark is reported, over streams that were just attached.
+    paused_until: Option<String>,
+    /// Requests of the past, without a response so far, of which it is not known yet whether they
+    /// have one. `None` where the whole past is known.
+    past: Option<VecDeque<(u32, Bytes)>>,
     /// Requests that are being answered.
     running: FuturesUnordered<BoxFuture<'static, (u32, Bytes)>>,
     /// Requests whose response the script has not been handed, and the response once it is there.
@@ -50,8 +51,8 @@ impl Requests {
             channel,
             next: 0,
             arriving: Vec::new(),
-            held_until: None,
-            held: VecDeque::new(),
+            paused_until: None,
+            past: None,
             running: FuturesUnordered::new(),
             open: HashMap::new(),
             unsent: VecDeque::new(),
@@ -59,18 +60,28 @@ impl Requests {
         }
     }
 
-    /// Those of a script that was started by another runner. What the reports tell up to this
-    /// [mark](protocol::mark_message) is its past: of that, only requests without a response are
-    /// sent.
+    /// Those of a script that was started by another runner. What the reports tell up to the first
+    /// mark is its past: of that, only requests without a response are sent.
     #[must_use]
-    pub fn held_until(channel: Channel, mark: String) -> Self {
-        Self { held_until: Some(mark), ..Self::new(Some(channel)) }
+    pub fn of_adopted(channel: Option<Channel>) -> Self {
+        Self { past: Some(VecDeque::new()), ..Self::new(channel) }
+    }
+
+    /// Sends nothing until a [mark](protocol::mark_message) of this text is reported, which proves
+    /// that what is sent over new streams arrives. What was sent over others may be lost, and is
+    /// sent again then; the supervisor ignores what it has.
+    pub fn pause_until(&mut self, mark: String) {
+        self.paused_until = Some(mark);
+        self.unconfirmed_bytes = 0;
+        self.unsent.clear();
+        let answered = self.open.iter().filter(|(_, response)| response.is_some());
+        self.unsent.extend(answered.map(|(number, _)| *number));
     }
 
     /// The mark that is waited for.
     #[must_use]
-    pub fn mark(&self) -> Option<&str> {
-        self.held_until.as_deref()
+    pub fn awaited_mark(&self) -> Option<&str> {
+        self.paused_until.as_deref()
     }
 
     /// Whether the script's requests are answered here.
@@ -79,26 +90,16 @@ impl Requests {
         self.channel.is_some()
     }
 
-    /// All reports are read again from the first, or from one after the start of a request, and
-    /// what was sent last may be lost.
+    /// All reports are read again from the first.
     pub fn rewind(&mut self) {
         self.arriving.clear();
-        self.resend();
-    }
-
-    /// What was sent may be lost, and is sent again. The supervisor ignores what it has.
-    pub fn resend(&mut self) {
-        self.unconfirmed_bytes = 0;
-        self.unsent.clear();
-        let answered = self.open.iter().filter(|(_, response)| response.is_some());
-        self.unsent.extend(answered.map(|(number, _)| *number));
     }
 
     /// Drops what is open: nobody waits for responses any more.
     pub fn close(&mut self) {
         self.running.clear();
         self.open.clear();
-        self.held.clear();
+        self.past = None;
         self.unsent.clear();
         self.arriving = Vec::new();
         self.unconfirmed_bytes = 0;
@@ -115,7 +116,7 @@ impl Requests {
             }
             Report::Answered(number) => self.confirm(number),
             Report::Closed => self.close(),
-            Report::Mark(mark) => self.release(&mark),
+            Report::Mark(mark) => self.resume(&mark),
             other => {
                 if matches!(other, Report::Over) {
                     self.close();
@@ -129,6 +130,10 @@ impl Requests {
 
     /// Waits for the next message to the supervisor. Cancel-safe.
     pub async fn next_message(&mut self) -> Bytes {
+        if self.paused_until.is_some() {
+            return pending().await;
+        }
+
         loop {
             if self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX
                 && let Some(number) = self.unsent.pop_front()
@@ -171,10 +176,9 @@ impl Requests {
             self.next += 1;
             self.open.insert(number, None);
             let body = Bytes::from(std::mem::take(&mut self.arriving));
-            if self.held_until.is_some() {
-                self.held.push_back((number, body));
-            } else {
-                self.send(number, body);
+            match &mut self.past {
+                Some(past) => past.push_back((number, body)),
+                None => self.send(number, body),
             }
         }
 
@@ -208,19 +212,21 @@ impl Requests {
     }
 
     fn confirm(&mut self, number: u32) {
-        self.held.retain(|(held, _)| *held != number);
+        if let Some(past) = &mut self.past {
+            past.retain(|(open, _)| *open != number);
+        }
         if let Some(Some(response)) = self.open.remove(&number) {
             self.unconfirmed_bytes = self.unconfirmed_bytes.saturating_sub(response.len());
         }
     }
 
-    fn release(&mut self, mark: &str) {
-        if self.held_until.as_deref() != Some(mark) {
+    fn resume(&mut self, mark: &str) {
+        if self.paused_until.as_deref() != Some(mark) {
             return;
         }
 
-        self.held_until = None;
-        for (number, body) in std::mem::take(&mut self.held) {
+        self.paused_until = None;
+        for (number, body) in self.past.take().into_iter().flatten() {
             self.send(number, body);
         }
     }

@@ -108,11 +108,15 @@ fn what_is_read_again_is_not_sent_again() {
     }
     taken(&mut requests, Report::Request { number: 3, piece: b"half".into(), is_last: false });
 
+    // Over other streams, of which it is not known at once that they carry anything.
     requests.rewind();
+    requests.pause_until("new".to_owned());
     for report in all {
         taken(&mut requests, report);
     }
     taken(&mut requests, request(3, b"d"));
+    assert_eq!(next(&mut requests), None);
+    taken(&mut requests, Report::Mark("new".to_owned()));
     let messages: Vec<Bytes> = std::iter::from_fn(|| next(&mut requests)).collect();
     let expected: [(u32, &[u8]); 3] = [(1, b"b"), (2, b"c"), (3, b"d")];
     for (number, body) in expected {
@@ -125,7 +129,8 @@ fn what_is_read_again_is_not_sent_again() {
 #[test]
 fn of_the_past_only_what_is_open_is_sent() {
     let (channel, sent) = echoing();
-    let mut requests = Requests::held_until(channel, "now".to_owned());
+    let mut requests = Requests::of_adopted(Some(channel));
+    requests.pause_until("now".to_owned());
     taken(&mut requests, request(0, b"a"));
     taken(&mut requests, request(1, b"b"));
     taken(&mut requests, Report::Answered(0));
