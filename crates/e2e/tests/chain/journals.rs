@@ -1,0 +1,56 @@
+//! Journals and dry runs: 1c.32.
+
+use serde_json::json;
+
+use crate::support::Chains;
+
+#[tokio::test]
+async fn rule_1c_32_a_program_with_its_journal_repeats_no_write() {
+    let chains = Chains::open().await;
+    let code = "
+for n in range(3):
+    print(tools.write(n=n % 2).text)
+if tools.echo(text='x').text:
+    raise ValueError('later')
+";
+    let failed = chains.run(code).await;
+    assert_eq!(chains.written.lock().len(), 3, "the same call twice is two writes");
+    let journal = failed.result["journal"].as_str().unwrap();
+    assert!(failed.text.contains(journal), "{}", failed.text);
+
+    let mended = code.replace("raise ValueError('later')", "print(tools.write(n=7).text)");
+    let again = chains.run_with(json!({"code": mended, "journal": journal})).await;
+    assert!(!again.is_error, "{}", again.text);
+    assert_eq!(again.result["output_text"], "written 1\nwritten 2\nwritten 3\nwritten 4\n");
+    assert_eq!(chains.written.lock().len(), 4);
+
+    // Without the journal it is another run.
+    chains.run(code).await;
+    assert_eq!(chains.written.lock().len(), 7);
+}
+
+#[tokio::test]
+async fn a_journal_is_its_sessions() {
+    let chains = Chains::open().await;
+    let ran = chains.run("tools.write(n=1)").await;
+    let journal = ran.result["journal"].as_str().unwrap();
+    let arguments = json!({"code": "tools.write(n=1)", "journal": journal});
+    let other = chains.toolbus.call(&chains.scope("session/b"), "tool_chain", arguments).await;
+    assert!(other.unwrap_err().message.contains("there is no journal"));
+    assert_eq!(chains.written.lock().len(), 1);
+    // A program that writes nothing has none.
+    assert_eq!(chains.run("tools.echo(text='a')").await.result.get("journal"), None);
+}
+
+#[tokio::test]
+async fn a_dry_run_reads_and_lists_what_it_would_write() {
+    let chains = Chains::open().await;
+    let code = "print(tools.echo(text='read'))\nprint(tools.write(n=1), tools.write(n=2).status)";
+    let ran = chains.run_with(json!({"code": code, "dry_run": true})).await;
+    assert_eq!(ran.result["output_text"], "read\n[dry run: write was not run] ok\n");
+    assert_eq!(chains.written.lock().len(), 0);
+    let expected =
+        json!([{"tool": "write", "arguments": {"n": 1}}, {"tool": "write", "arguments": {"n": 2}}]);
+    assert_eq!(ran.result["skipped_writes"], expected);
+    assert!(ran.text.contains("[would run"), "{}", ran.text);
+}

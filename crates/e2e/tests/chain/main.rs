@@ -1,0 +1,9 @@
+//! Chains in the local sandbox, by the numbers of their contract.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod artifacts;
+mod calls;
+mod endings;
+mod journals;
+mod support;
