@@ -289,8 +289,8 @@ impl ToolbusBuilder {
         }
     }
 
-    /// Guides are there wherever somebody may bring one: scripts do, bridges do. The search is there
-    /// where bridges may bring many tools, and where a tool is found by it only.
+    /// Guides are there wherever somebody may bring one: scripts do, bridges do. The search is
+    /// there where bridges may bring many tools, and where a tool is found by it only.
     fn choose_builtin_tools(&self) -> BuiltinTools {
         let has_bridge = self.bus.is_some();
         #[cfg(feature = "mcp")]
