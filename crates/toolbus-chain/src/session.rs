@@ -21,7 +21,7 @@ use toolbus_tools::artifact::ArtifactRef;
 use toolbus_tools::call::{InnerCalls, Outcome, Output};
 use toolbus_tools::id::ToolName;
 use toolbus_tools::observe::{ArgumentsDigest, CallStatus};
-use toolbus_tools::{ArtifactReach, CallError, Scope};
+use toolbus_tools::{ArtifactReach, CallError, Scope, Tool, ToolKind};
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::{ErrorCode, Execution};
 
@@ -172,8 +172,7 @@ impl ChainSession {
         let deps = &self.0.deps;
         let tools = deps.calls.tools();
         let seen = tools.seen_by(&deps.scope.view);
-        let callable = seen.filter(|entry| entry.tool.name != crate::NAME);
-        callable.map(|entry| entry.tool.name.clone()).collect()
+        seen.filter(|entry| is_callable(&entry.tool)).map(|entry| entry.tool.name.clone()).collect()
     }
 
     /// Makes a call, and gives its result as the chain reads it.
@@ -187,7 +186,13 @@ impl ChainSession {
             ..ToolProgress::default()
         });
 
-        let (status, result) = self.call_once(tool, arguments).await;
+        let (mut status, mut result) = self.call_once(tool, arguments).await;
+        let known = self.0.deps.calls.tools();
+        if known.find(tool).is_some_and(|entry| !is_callable(&entry.tool)) {
+            // No rule has refused it: there is no such tool for a chain.
+            status = CallStatus::Error;
+            result["status"] = json!(status.as_str());
+        }
         let record = ChainCallRecord::new(tool, digest, status, began.elapsed());
         self.0.trace.lock().push(record);
         result
@@ -291,6 +296,11 @@ impl ChainSession {
             Err(error) => error_response("artifact", &error.to_string()),
         }
     }
+}
+
+/// Whether a chain can call it at all.
+fn is_callable(tool: &Tool) -> bool {
+    matches!(tool.kind, ToolKind::Local) && tool.name != crate::NAME
 }
 
 fn closed() -> Value {

@@ -15,7 +15,7 @@ small = tools.echo(text='small')
 print(len(tools.echo(text=large).structured), small.ref)
 tools.write(whole=large, part={'list': [small, (large,)]}, name=large.ref)
 ";
-    assert_eq!(chains.output(code).await, "True True\n4 None");
+    assert_eq!(chains.output(code).await, "True True\n5 None");
     // 1c.26: inside lists and dicts, too.
     let written = chains.written.lock();
     let large = "x".repeat(10_000);

@@ -26,8 +26,8 @@ except TypeError as error:
 #[tokio::test]
 async fn rv_c6_what_fails_is_raised_and_can_be_caught() {
     let settings: PolicySettings = serde_json::from_value(json!({"rules": [{
-        "name": "no writing", "door": ["chain"], "subject": ["test/write"],
-        "decision": "deny", "reason": "not today"
+        "name": "no-writing", "doors": ["chain"], "tools": ["test/write"],
+        "effect": "deny", "reason": "not today"
     }]}))
     .unwrap();
     let policy = LivePolicy::new(RuleBook::new(&settings).unwrap());

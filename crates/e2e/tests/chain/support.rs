@@ -72,10 +72,10 @@ impl Chains {
         Self { toolbus, artifacts, written, waiting, _folder: folder }
     }
 
-    /// The scope of a model's turn in this session.
+    /// A scope in this session, whose own results are given as they are.
     pub(crate) fn scope(&self, session: &str) -> Arc<Scope> {
         let name = self.toolbus.name().clone();
-        let scope = Scope::new(Door::Turn, Principal::claimed("model"), name);
+        let scope = Scope::new(Door::Embedded, Principal::claimed("model"), name);
         Arc::new(scope.with_session(Some(SessionId::parse(session).expect("a session"))))
     }
 
