@@ -50,46 +50,60 @@ pub(crate) fn checked(media_type: Option<&str>, or: &str) -> String {
     }
 }
 
+/// Media types and what the names of their files end in, the usual one first.
+const ENDINGS: [(&str, &str); 40] = [
+    ("image/png", "png"),
+    ("image/jpeg", "jpg"),
+    ("image/gif", "gif"),
+    ("image/webp", "webp"),
+    ("image/svg+xml", "svg"),
+    ("image/bmp", "bmp"),
+    ("image/tiff", "tiff"),
+    ("image/avif", "avif"),
+    ("image/x-icon", "ico"),
+    ("audio/mpeg", "mp3"),
+    ("audio/wav", "wav"),
+    ("audio/x-wav", "wav"),
+    ("audio/ogg", "ogg"),
+    ("audio/flac", "flac"),
+    ("audio/mp4", "m4a"),
+    ("audio/webm", "weba"),
+    ("video/mp4", "mp4"),
+    ("video/webm", "webm"),
+    ("application/pdf", "pdf"),
+    ("application/zip", "zip"),
+    ("application/gzip", "gz"),
+    ("application/x-tar", "tar"),
+    ("application/json", "json"),
+    ("application/x-ndjson", "jsonl"),
+    ("application/xml", "xml"),
+    ("application/yaml", "yaml"),
+    ("application/vnd.apache.parquet", "parquet"),
+    ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"),
+    ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
+    ("text/csv", "csv"),
+    ("text/html", "html"),
+    ("text/markdown", "md"),
+    ("text/plain", "txt"),
+    ("text/xml", "xml"),
+    ("text/css", "css"),
+    ("text/javascript", "js"),
+    ("text/plain", "log"),
+    ("image/jpeg", "jpeg"),
+    ("application/x-ndjson", "ndjson"),
+    ("text/html", "htm"),
+];
+
+/// What a file is by the end of its name.
+#[must_use]
+pub fn media_type_of(name: &str) -> &'static str {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    let known = ENDINGS.iter().find(|(_, known)| ending.as_deref() == Some(known));
+    known.map_or("application/octet-stream", |(media_type, _)| media_type)
+}
+
 /// What the name of a file of this type ends in.
 pub(crate) fn file_ending(media_type: &str) -> &'static str {
-    const ENDINGS: [(&str, &str); 36] = [
-        ("image/png", "png"),
-        ("image/jpeg", "jpg"),
-        ("image/gif", "gif"),
-        ("image/webp", "webp"),
-        ("image/svg+xml", "svg"),
-        ("image/bmp", "bmp"),
-        ("image/tiff", "tiff"),
-        ("image/avif", "avif"),
-        ("image/x-icon", "ico"),
-        ("audio/mpeg", "mp3"),
-        ("audio/wav", "wav"),
-        ("audio/x-wav", "wav"),
-        ("audio/ogg", "ogg"),
-        ("audio/flac", "flac"),
-        ("audio/mp4", "m4a"),
-        ("audio/webm", "weba"),
-        ("video/mp4", "mp4"),
-        ("video/webm", "webm"),
-        ("application/pdf", "pdf"),
-        ("application/zip", "zip"),
-        ("application/gzip", "gz"),
-        ("application/x-tar", "tar"),
-        ("application/json", "json"),
-        ("application/x-ndjson", "jsonl"),
-        ("application/xml", "xml"),
-        ("application/yaml", "yaml"),
-        ("application/vnd.apache.parquet", "parquet"),
-        ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"),
-        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
-        ("text/csv", "csv"),
-        ("text/html", "html"),
-        ("text/markdown", "md"),
-        ("text/plain", "txt"),
-        ("text/xml", "xml"),
-        ("text/css", "css"),
-        ("text/javascript", "js"),
-    ];
     let essence = essence(media_type);
     match ENDINGS.iter().find(|(known, _)| *known == essence) {
         Some((_, ending)) => ending,

@@ -128,12 +128,14 @@ impl OffloadOutput {
                 output.blocks.push(block);
                 continue;
             };
+
             let or = if block.kind == ContentKind::Image {
                 "image/png"
             } else {
                 "application/octet-stream"
             };
             let media_type = media::checked(block.mime_type.as_deref(), or);
+
             match self.store_base64(data, &media_type, of).await {
                 Ok(artifact) => {
                     let path = self.file_path(&media_type, of);

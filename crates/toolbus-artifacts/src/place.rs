@@ -41,8 +41,8 @@ pub enum PlaceError {
 }
 
 impl Place {
-    /// The place of this name: an absolute path, or `s3://BUCKET/PREFIX`. What the bucket is reached
-    /// with is read from `variables` as AWS's own programs name it: `AWS_ENDPOINT_URL`,
+    /// The place of this name: an absolute path, or `s3://BUCKET/PREFIX`. What the bucket is
+    /// reached with is read from `variables` as AWS's own programs name it: `AWS_ENDPOINT_URL`,
     /// `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and so on.
     ///
     /// # Errors

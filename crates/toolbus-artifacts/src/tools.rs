@@ -79,6 +79,7 @@ fn definition(name: &str) -> (&'static str, Value, &'static [&'static str]) {
     let whole = |text: &str| json!({"type": "integer", "minimum": 0, "description": text});
     let flag = |text: &str| json!({"type": "boolean", "description": text});
     let skip = whole("How many to pass over, to see what did not fit before");
+
     match name {
         "artifact_head" => (
             "Shows how an artifact begins, and what it is.",

@@ -144,6 +144,7 @@ impl Journal {
                 json!({"status": result["status"], "text": "[its result was too large to keep]"})
                     .to_string();
         }
+
         let (journal, JournalEntry { digest, repetition }) = (self.name.clone(), entry);
         let store = self.store.open().await?;
         store

@@ -107,6 +107,7 @@ impl ChainSession {
                 }
             }
         };
+
         match answer.wait_for(Option::is_some).await {
             Ok(value) => value.clone().unwrap_or_else(closed),
             Err(_) => closed(),
@@ -281,6 +282,7 @@ impl ChainSession {
             }
             _ => Err(toolbus_artifacts::Error::Unknown(artifact.to_owned())),
         };
+
         let piece = match &found {
             Ok(found) => {
                 let end = offset.saturating_add(length.min(READ_BYTES_MAX));
@@ -288,6 +290,7 @@ impl ChainSession {
             }
             Err(error) => return error_response("artifact", &error.to_string()),
         };
+
         match piece {
             Ok((piece, bytes)) => json!({
                 "data": STANDARD.encode(&piece),

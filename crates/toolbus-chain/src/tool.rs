@@ -160,7 +160,7 @@ impl ToolChain {
         let result = match ended {
             None => return Err(CallError::cancelled()),
             Some(Err(_)) => result_of(Ended::TimedOut, timeout),
-            Some(Ok(Ok(response))) => result_of(Ended::Responded(response), timeout),
+            Some(Ok(Ok(response))) => result_of(Ended::Responded(Box::new(response)), timeout),
             Some(Ok(Err(error))) if error.code == ErrorCode::Timeout => {
                 result_of(Ended::TimedOut, timeout)
             }
@@ -279,7 +279,7 @@ fn asker_of(session: &ChainSession) -> Asker {
 
 /// How the script of a chain ended.
 enum Ended {
-    Responded(ScriptInvokeResponse),
+    Responded(Box<ScriptInvokeResponse>),
     TimedOut,
     Failed(String),
 }
@@ -307,6 +307,7 @@ fn result_of(ended: Ended, timeout: Duration) -> ChainRunResult {
         Ended::TimedOut => (result.status, result.error) = timed_out(),
         Ended::Failed(error) => (result.status, result.error) = (ChainStatus::Error, Some(error)),
         Ended::Responded(response) => {
+            let response = *response;
             let streams = response.streams.unwrap_or_default();
             result.output_text = streams.stdout;
             result.logs = streams.stderr;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use toolbus_artifacts::{ArtifactWriter, Artifacts, NewArtifact};
+use toolbus_artifacts::{ArtifactWriter, Artifacts, NewArtifact, media_type_of};
 use toolbus_tools::Scope;
 
 use crate::request::{Put, error_response};
@@ -72,31 +72,4 @@ impl UploadTarget<'_> {
         let new = NewArtifact::of(self.scope, media_type, crate::NAME, self.call);
         self.artifacts.create(new.pinned_by(self.call, self.keep_for))
     }
-}
-
-/// What a file is by the end of its name.
-fn media_type_of(name: &str) -> &'static str {
-    const TYPES: [(&str, &str); 18] = [
-        ("txt", "text/plain; charset=utf-8"),
-        ("log", "text/plain; charset=utf-8"),
-        ("md", "text/markdown; charset=utf-8"),
-        ("csv", "text/csv; charset=utf-8"),
-        ("html", "text/html; charset=utf-8"),
-        ("json", "application/json"),
-        ("jsonl", "application/x-ndjson"),
-        ("ndjson", "application/x-ndjson"),
-        ("xml", "application/xml"),
-        ("yaml", "application/yaml"),
-        ("parquet", "application/vnd.apache.parquet"),
-        ("pdf", "application/pdf"),
-        ("png", "image/png"),
-        ("jpg", "image/jpeg"),
-        ("jpeg", "image/jpeg"),
-        ("gif", "image/gif"),
-        ("svg", "image/svg+xml"),
-        ("zip", "application/zip"),
-    ];
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    let known = TYPES.iter().find(|(known, _)| ending.as_deref() == Some(known));
-    known.map_or("application/octet-stream", |(_, media_type)| media_type)
 }

@@ -32,7 +32,7 @@ fn response(reason: Option<ScriptReason>, exit_code: i32, stderr: &str) -> Scrip
 fn each_end_of_a_script_is_an_end_of_the_chain() {
     let check = |reason, exit_code, stderr: &str, status, error: Option<&str>| {
         let response = response(reason, exit_code, stderr);
-        let result = result_of(Ended::Responded(response), Duration::from_secs(3));
+        let result = result_of(Ended::Responded(Box::new(response)), Duration::from_secs(3));
         assert_eq!((result.status, result.error.as_deref()), (status, error));
         assert_eq!(result.output_text, "out\n");
     };
