@@ -7,9 +7,9 @@ use super::*;
 #[test]
 fn the_program_takes_little_of_every_pods_description() {
     let text = POD.program();
-    assert!(text.lines().all(|line| !line.trim_start().starts_with('#')));
+    assert!(!text.contains("# "), "a comment is left");
     let pack_program = pack_program(&text);
-    assert!(pack_program.len() < 12 << 10, "{} bytes", pack_program.len());
+    assert!(pack_program.len() < 13 << 10, "{} bytes", pack_program.len());
     let (_, rest) = pack_program.split_once('"').expect("what is packed");
     let (inner, _) = rest.split_once('"').expect("its end");
     let inner = STANDARD.decode(inner).expect("base64");

@@ -28,7 +28,7 @@ def serve_channel(file, poll, tell, tell_at_once, is_behind):
         numbers = set()         # the script's own, that are in use
         unanswered = {}         # these, by the numbers that the manager knows
         count = 0               # requests that were told
-        responses = bytearray() # what was not written yet
+        responses = bytearray()  # what was not written yet
         unwritten = []          # where each of them ends, and its two numbers
         queued = written = 0    # bytes of all responses
 

@@ -35,7 +35,9 @@ impl Place<'_> {
         ];
 
         let lines = sources.iter().flat_map(|source| source.lines());
-        let code = lines.filter(|line| {
+        // A comment behind code stands two blanks or more after it, and no text has that in it.
+        let code = lines.map(|line| line.split_once("  # ").map_or(line, |(code, _)| code));
+        let code = code.map(str::trim_end).filter(|line| {
             let code = line.trim_start();
             !code.is_empty() && !code.starts_with('#')
         });
