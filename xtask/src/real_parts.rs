@@ -24,6 +24,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "otelcol",
         "prometheus",
         "python-servers",
+        "s3",
         "time",
     ];
 

@@ -61,6 +61,11 @@ pub enum Command {
     /// A line has the time in UTC, how the call ended and how long it took, the door that it came
     /// in by, who called, the tool, the digest of the arguments, and the error.
     Audit(Audit),
+    /// Show, save and remove large results that are kept apart
+    ///
+    /// Exit code: 0 when it is done; 1 when it cannot be, such as when there is no such artifact; 2
+    /// when it is asked for wrongly.
+    Artifacts(ArtifactsOptions),
     /// Show and change the credentials of tools and MCP servers; no value is ever shown
     ///
     /// They are sealed in the store (setting store) with the key that vault.key_file or
@@ -176,6 +181,14 @@ pub enum ApprovalsCommand {
             value_parser = ["once", "session", "tool", "arguments"])]
         remember: String,
 
+        /// Of a call that a chain makes: so many more calls of the same tool in the same chain
+        #[arg(long, value_name = "COUNT", conflicts_with_all = ["arguments", "remember"])]
+        chain_calls: Option<u32>,
+
+        /// What the arguments of those calls have, as JSON; `*` in a text stands for any characters
+        #[arg(long, value_name = "JSON", requires = "chain_calls")]
+        matching: Option<String>,
+
         /// How long it holds for calls to come, such as 8h [default: approvals.remember_for]
         #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
         remember_for: Option<Duration>,
@@ -224,6 +237,42 @@ pub struct Audit {
     /// Those that were about this tool, such as mcp:github/create_issue
     #[arg(long, value_name = "ID", value_parser = |text: &str| ToolId::parse(text))]
     pub tool: Option<ToolId>,
+}
+
+/// `artifacts`.
+#[derive(Debug, Args)]
+pub struct ArtifactsOptions {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ArtifactsCommand,
+}
+
+/// What to do with artifacts. They are those of every session.
+#[derive(Debug, Subcommand)]
+pub enum ArtifactsCommand {
+    /// Print what is kept, the newest first
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+
+        /// At most so many, at most 10000
+        #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+        limit: u32,
+    },
+    /// Write the bytes of one into a new file, or to standard output
+    Save {
+        /// The artifact, such as art_5f0c1e
+        artifact: String,
+
+        /// The file, which must not be there; `-` is standard output
+        file: PathBuf,
+    },
+    /// Remove one before its time
+    Remove {
+        /// The artifact, such as art_5f0c1e
+        artifact: String,
+    },
 }
 
 /// `vault`.

@@ -1,6 +1,7 @@
 //! What `agent-host` can be told to do, one file a command.
 
 mod approvals;
+mod artifacts;
 mod audit;
 mod demo;
 mod invoke;
@@ -32,7 +33,11 @@ pub(crate) async fn run(
 ) -> Result<Exit, BoxError> {
     if !matches!(
         command,
-        Command::Demo | Command::Approvals(_) | Command::Audit(_) | Command::Vault(_)
+        Command::Demo
+            | Command::Approvals(_)
+            | Command::Artifacts(_)
+            | Command::Audit(_)
+            | Command::Vault(_)
     ) {
         // A signal ends the wait for a person's answer, and says how this ends.
         let stop = context.shutdown.requested();
@@ -48,6 +53,7 @@ pub(crate) async fn run(
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,
+        Command::Artifacts(options) => artifacts::run(options.command, &settings).await,
         Command::Audit(options) => audit::run(options, &settings).await,
         Command::Vault(options) => vault::run(options, &settings, &context).await,
         Command::Demo => demo::run(settings, &context).await,

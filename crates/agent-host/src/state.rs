@@ -57,7 +57,7 @@ pub(crate) fn vault(settings: &Settings, store: &LazyStore) -> Option<LazyVault>
 }
 
 /// The artifacts of the settings. Where there is no place for them, outputs stay whole.
-fn open_artifacts(settings: &Settings, store: &LazyStore) -> Option<Artifacts> {
+pub(crate) fn open_artifacts(settings: &Settings, store: &LazyStore) -> Option<Artifacts> {
     if !settings.artifacts.enabled {
         return None;
     }
@@ -113,7 +113,13 @@ impl KeptState {
 
     /// Says what is kept where.
     pub(crate) fn report(&self) {
-        let (location, kept) = (self.store.location(), self.kept().join(" and "));
+        let location = self.store.location();
+        let kept = self.kept();
+        let kept = match kept.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => return,
+        };
         tracing::info!(%location, "{kept} are kept here, once there are any");
     }
 

@@ -15,6 +15,7 @@ use toolbus_wire::envelope::new_id;
 use crate::Error;
 use crate::approval::{Approval, ApprovalState, COLUMNS, Remembered};
 use crate::binding::{BINDING_BYTES_MAX, Binding, BoundPrincipal, Remember};
+use crate::chain_answer::{self, ForChain};
 use crate::tables::CHANGES;
 
 /// Most rows that a list has.
@@ -58,6 +59,8 @@ pub enum Approve {
         /// How long it holds for calls to come.
         remember_for: Duration,
     },
+    /// It may run, and so may calls like it that the same chain has yet to make.
+    ForChain(ForChain),
     /// It may run with these arguments, and nothing but this call may.
     With(Value),
     /// It may not run.
@@ -84,7 +87,7 @@ impl Approve {
 
     const fn state(&self) -> ApprovalState {
         match self {
-            Self::Yes { .. } => ApprovalState::Approved,
+            Self::Yes { .. } | Self::ForChain(_) => ApprovalState::Approved,
             Self::With(_) => ApprovalState::Modified,
             Self::No => ApprovalState::Denied,
         }
@@ -282,8 +285,14 @@ async fn answer_in(
             .await?
             .and_then(|approval| Err(Error::AlreadyAnswered(Box::new(approval)))));
     }
-    if let Approve::Yes { remember, remember_for } = answer.verdict {
-        remember_in(transaction, &asked, remember, remember_for, &answer.by).await?;
+    match &answer.verdict {
+        Approve::Yes { remember, remember_for } => {
+            remember_in(transaction, &asked, *remember, *remember_for, &answer.by).await?;
+        }
+        Approve::ForChain(more) => {
+            chain_answer::insert_in(transaction, &asked, more, &answer.by).await?;
+        }
+        Approve::With(_) | Approve::No => {}
     }
     transaction.notify(CHANGES);
     let approval = approval_in(transaction, id).await?;
@@ -302,6 +311,7 @@ fn prepare(asked: &Approval, answer: &Answer, may_be_own: bool) -> Result<Option
         Approve::Yes { remember: Remember::Session, .. } if asked.binding.session.is_none() => {
             Err(Error::NoSession)
         }
+        Approve::ForChain(more) => more.check(&asked.binding).map(|()| None),
         Approve::With(arguments)
             if arguments.is_object() && asked.binding.arguments.is_object() =>
         {

@@ -45,7 +45,8 @@ pub(crate) async fn ask(
 
 /// The question of a caller that knows approvals. The answer is an object of `action` (`approve`,
 /// `deny` or `modify`), of `modifiedArguments` with the last, and of `remember` (`once`, `session`,
-/// `tool` or `arguments`).
+/// `tool` or `arguments`), or of `forChain` with how many `calls` more the same chain may make, and
+/// the `arguments` that they have.
 fn approval_params(approval: &Approval) -> Value {
     json!({
         "approvalId": approval.id,
@@ -56,6 +57,7 @@ fn approval_params(approval: &Approval) -> Value {
         "rule": approval.binding.rule,
         "reason": approval.reason,
         "session": approval.binding.session,
+        "chain": approval.binding.chain,
         "principal": approval.binding.principal,
         "expiresAtMs": approval.expires_ms,
     })
@@ -63,6 +65,10 @@ fn approval_params(approval: &Approval) -> Value {
 
 fn read_answer(answer: &Value, remember_for: Duration) -> Approve {
     match answer["action"].as_str() {
+        Some("approve") if !answer["forChain"].is_null() => {
+            let more = serde_json::from_value(answer["forChain"].clone());
+            more.map_or(Approve::No, Approve::ForChain)
+        }
         Some("approve") => yes(&answer["remember"], remember_for),
         Some("modify") => Approve::With(answer["modifiedArguments"].clone()),
         _ => Approve::No,

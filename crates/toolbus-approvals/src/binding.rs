@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use toolbus_tools::Door;
 use toolbus_tools::canonical::{canonical_text, sha256_hex};
 use toolbus_tools::gate::Passage;
 use toolbus_tools::policy::ApprovalDemand;
@@ -31,6 +32,9 @@ pub struct Binding {
     pub principal: BoundPrincipal,
     /// The session that the call belongs to.
     pub session: Option<String>,
+    /// The chain that makes the call, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
     /// The rule that wants the approval.
     pub rule: String,
 }
@@ -65,6 +69,9 @@ impl Binding {
     #[must_use]
     pub fn of(passage: &Passage, demand: &ApprovalDemand) -> Self {
         let scope = &passage.call.scope;
+        // Models number their calls alike in every run.
+        let chain = scope.parent.as_ref().filter(|_| scope.door == Door::Chain);
+        let chain = chain.map(|chain| format!("{}/{chain}", scope.run.as_str()));
         Self {
             version: VERSION,
             subject: passage.subject.id.to_string(),
@@ -73,6 +80,7 @@ impl Binding {
             artifacts: Vec::new(),
             principal: BoundPrincipal::of(&scope.principal),
             session: scope.session.as_ref().map(ToString::to_string),
+            chain,
             rule: demand.rule.to_string(),
         }
     }

@@ -36,6 +36,17 @@ pub enum Error {
     /// It cannot be remembered for a session that it has not.
     #[error("the call has no session to be remembered for")]
     NoSession,
+    /// No chain has made the call.
+    #[error("the call is none of a chain, so there are no others of it to approve")]
+    NoChain,
+    /// Calls to come of a chain cannot be approved by this.
+    #[error(
+        "calls to come are approved by an object that the call itself fits, for 1 to {calls_max} calls"
+    )]
+    WrongPattern {
+        /// Most calls that there may be.
+        calls_max: u32,
+    },
     /// Arguments must be an object, and a read has none.
     #[error("the arguments of this call cannot be replaced by these")]
     WrongArguments,

@@ -1,8 +1,9 @@
 //! The gate between the policy that wants an approval and the gate that refuses calls without one.
 //!
-//! In order: a remembered answer, whether anybody can be asked, the row (on the disk before anybody
-//! is told), the question, the wait, and the one update that lets the call begin. While it waits
-//! the call is parked. What goes wrong is a refusal: no call runs because something failed.
+//! In order: an answer that was given before, whether anybody can be asked, the row (on the disk
+//! before anybody is told), the question, the wait, and the one update that lets the call begin.
+//! While it waits the call is parked. What goes wrong is a refusal: no call runs because something
+//! failed.
 
 mod case;
 
@@ -26,6 +27,7 @@ use crate::answers::{Answer, Approve};
 use crate::approval::{Approval, ApprovalState};
 use crate::ask;
 use crate::calls::{Asked, Begin, NewApproval};
+use crate::chain_answer;
 use crate::desk::{Approvals, Desk, Watch};
 use case::Case;
 
@@ -112,7 +114,7 @@ impl ApprovalGate {
         let case = Case::of(passage, demand, config.timeout, config.allow_self_approval);
         self.desk().start().await.map_err(|error| case.refuse_for(&error))?;
 
-        let found = self.desk().rows.find_remembered(&case.binding).await;
+        let found = self.find_answer(&case).await;
         if let Some(id) = found.map_err(|error| case.refuse_for(&error))? {
             tracing::info!(remembered = id, subject = case.binding.subject, "approved before");
             if let Some(call_key) = returning {
@@ -147,6 +149,15 @@ impl ApprovalGate {
             Ok(Begin::Elsewhere) => leave(&case.slot).await,
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// Finds an answer that was given before for such a call, and takes it where it is for so many.
+    async fn find_answer(&self, case: &Case) -> Result<Option<String>, Error> {
+        let rows = &self.desk().rows;
+        if let Some(remembered) = rows.find_remembered(&case.binding).await? {
+            return Ok(Some(remembered));
+        }
+        chain_answer::take(rows.store().await?, &case.binding).await
     }
 
     /// Writes down what is asked for. `None` where another process has the call.

@@ -5,9 +5,10 @@ use toolbus_store::{Migration, Migrations};
 /// What a store needs that keeps approvals.
 pub const MIGRATIONS: Migrations = Migrations {
     owner: "approvals",
-    steps: &[Migration {
-        version: 1,
-        sql: "CREATE TABLE approvals (
+    steps: &[
+        Migration {
+            version: 1,
+            sql: "CREATE TABLE approvals (
                   id TEXT PRIMARY KEY,
                   state TEXT NOT NULL,
                   call_key TEXT NOT NULL,
@@ -57,7 +58,23 @@ pub const MIGRATIONS: Migrations = Migrations {
                   id TEXT PRIMARY KEY,
                   until_ms BIGINT NOT NULL
               )",
-    }],
+        },
+        Migration {
+            version: 2,
+            sql: "CREATE TABLE approvals_chains (
+                  id TEXT PRIMARY KEY,
+                  digest TEXT NOT NULL,
+                  arguments TEXT NOT NULL,
+                  calls_left BIGINT NOT NULL,
+                  approval TEXT NOT NULL,
+                  made_by TEXT NOT NULL,
+                  made_ms BIGINT NOT NULL,
+                  expires_ms BIGINT NOT NULL
+              );
+              CREATE INDEX approvals_chains_for ON approvals_chains (digest, made_ms);
+              CREATE INDEX approvals_chains_over ON approvals_chains (expires_ms)",
+        },
+    ],
 };
 
 /// The part of the state that is waited for.

@@ -20,7 +20,7 @@ const ANSWERED: &str = "'approved', 'modified', 'denied', 'expired', 'consumed'"
 const PENDING: &str = "'pending'";
 
 /// The statements that tidy up, by the moment `$1`, and whether that is one long ago.
-const TIDYING: [(&str, bool); 6] = [
+const TIDYING: [(&str, bool); 7] = [
     (
         "UPDATE approvals SET state = 'expired', ended_ms = $1, note = 'nobody answered in time'
          WHERE id IN (SELECT id FROM approvals
@@ -51,6 +51,11 @@ const TIDYING: [(&str, bool); 6] = [
     (
         "DELETE FROM approvals_remembered
          WHERE id IN (SELECT id FROM approvals_remembered WHERE expires_ms < $1 LIMIT $2)",
+        false,
+    ),
+    (
+        "DELETE FROM approvals_chains
+         WHERE id IN (SELECT id FROM approvals_chains WHERE expires_ms < $1 LIMIT $2)",
         false,
     ),
     (

@@ -116,6 +116,20 @@ impl Artifacts {
         self.read_row(&found.ok_or_else(unknown)?)
     }
 
+    /// Finds one of any owner: for whoever runs this process.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn find_of_any(&self, reference: &ArtifactRef) -> Result<Option<Artifact>, Error> {
+        let text = format!("{SELECT} WHERE a.id = $2 AND {IS_KEPT}");
+        let found = sqlx::query(sqlx::AssertSqlSafe(text))
+            .bind(now_ms())
+            .bind(reference.as_str())
+            .fetch_optional(self.0.store.open().await?.readers())
+            .await?;
+        found.map(|row| self.read_row(&row)).transpose()
+    }
+
     /// The artifacts of an owner, or of all, the newest first.
     ///
     /// # Errors
@@ -184,7 +198,14 @@ impl Artifacts {
         owner: &ArtifactOwner,
         reference: &ArtifactRef,
     ) -> Result<(), Error> {
-        let found = self.find(owner, reference).await?;
+        self.remove_found(&self.find(owner, reference).await?).await
+    }
+
+    /// Removes an artifact before its time, whoever pins it.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub async fn remove_found(&self, found: &Artifact) -> Result<(), Error> {
         let id = found.info.reference.to_string();
         let store = self.0.store.open().await?;
         store

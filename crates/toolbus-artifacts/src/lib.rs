@@ -29,7 +29,7 @@ mod writing;
 pub use artifact_store::{Artifact, Artifacts, LIST_MAX};
 pub use config::ArtifactConfig;
 pub use error::Error;
-pub use media::media_type_of;
+pub use media::{file_ending, media_type_of};
 pub use offload::OffloadOutput;
 pub use owner::ArtifactOwner;
 pub use place::{Place, PlaceError};

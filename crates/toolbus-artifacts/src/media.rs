@@ -103,7 +103,8 @@ pub fn media_type_of(name: &str) -> &'static str {
 }
 
 /// What the name of a file of this type ends in.
-pub(crate) fn file_ending(media_type: &str) -> &'static str {
+#[must_use]
+pub fn file_ending(media_type: &str) -> &'static str {
     let essence = essence(media_type);
     match ENDINGS.iter().find(|(known, _)| *known == essence) {
         Some((_, ending)) => ending,

@@ -95,6 +95,8 @@ impl Place {
         }
         let prefix = path::Path::parse(prefix.trim_end_matches('/')).map_err(|_| malformed())?;
 
+        // Of several in one process the first holds; they are the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = AmazonS3Builder::new().with_bucket_name(bucket);
         for (variable, value) in variables {
             let key = variable.to_ascii_lowercase().parse::<AmazonS3ConfigKey>();

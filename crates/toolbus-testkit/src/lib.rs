@@ -27,6 +27,7 @@ pub mod postgres;
 pub mod process;
 pub mod prometheus;
 pub mod rabbit;
+pub mod s3;
 pub mod script_python;
 pub mod spans;
 pub mod state;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_approvals::{
-    Answer, Approval, ApprovalState, ApprovalStore, Approve, BoundPrincipal, Error, Remember,
-    Remembered,
+    Answer, Approval, ApprovalState, ApprovalStore, Approve, BoundPrincipal, Error, ForChain,
+    Remember, Remembered,
 };
 use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_tools::scope::{Principal, Proof};
@@ -99,10 +99,23 @@ async fn answer(
 
             Ok(Report { text: show_text(&shown), value: json!(shown) })
         }
-        ApprovalsCommand::Approve { id, arguments, remember, remember_for: time, note } => {
-            let verdict = match arguments {
-                Some(arguments) => Approve::With(serde_json::from_str(&arguments)?),
-                None => Approve::Yes {
+        ApprovalsCommand::Approve {
+            id,
+            arguments,
+            remember,
+            chain_calls,
+            matching,
+            remember_for: time,
+            note,
+        } => {
+            let matching = matching.as_deref().map(serde_json::from_str).transpose()?;
+            let verdict = match (arguments, chain_calls) {
+                (Some(arguments), _) => Approve::With(serde_json::from_str(&arguments)?),
+                (None, Some(calls)) => {
+                    let arguments = matching.unwrap_or_default();
+                    Approve::ForChain(ForChain { calls, arguments })
+                }
+                (None, None) => Approve::Yes {
                     remember: Remember::parse(&remember).unwrap_or_default(),
                     remember_for: time.unwrap_or(remember_for),
                 },
@@ -182,6 +195,7 @@ fn show_text(approval: &Approval) -> String {
     line("agent", &approval.agent);
     line("came by", &approval.door);
     line("session", binding.session.as_deref().unwrap_or("-"));
+    line("chain", binding.chain.as_deref().unwrap_or("-"));
     line("definition", binding.definition.as_deref().unwrap_or("-"));
     line("digest", &approval.digest);
     line("asked", &format!("{} ago", age(approval.asked_ms)));

@@ -30,6 +30,13 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Most characters of a result that are shown.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
+/// A program over tools.
+const PROGRAM: &str = "\
+large = tools.execute_python_script(script=\"print('x' * 200_000)\")
+count = \"import os; print(len(os.environ['ROCKBOT_INPUT']))\"
+length = tools.execute_python_script(script=count, input_data=large)
+return f'{length.text.strip()} characters went by reference: {large.ref is not None}'";
+
 pub(super) async fn run(mut settings: Settings, context: &Context) -> Result<Exit, BoxError> {
     // The demo shows what this machine does by itself, whatever is configured beside it.
     settings.bus.url = None;
@@ -139,6 +146,14 @@ fn demo_steps() -> Vec<DemoStep> {
             arguments: json!({"server_name": "nobody", "tool_name": "x"}),
             answer: None,
             expect: |outcome| fails_with(outcome, ErrorCode::ToolNotFound),
+        },
+        DemoStep {
+            why: "A program over tools: 200 kB go from one tool to another by reference, each call \
+                  passes the same gates, and what the program returns is all that a model reads.",
+            tool: "tool_chain",
+            arguments: json!({"code": PROGRAM}),
+            answer: None,
+            expect: |outcome| has_text(outcome, "200001 characters"),
         },
     ]
 }
@@ -252,6 +267,7 @@ fn ask_for_letters(settings: &mut Settings, folder: &Path) {
     let rules = json!({"rules": [rule]});
     settings.policy = serde_json::from_value(rules).expect("a policy");
     settings.store = Some(format!("sqlite:{}", folder.join("state.db").display()).into());
+    settings.artifacts.place = Some(folder.join("artifacts").display().to_string());
     settings.approvals.wait_for_operator = true;
 }
 

@@ -90,18 +90,7 @@ fn name_of(uri: &str) -> Option<FileName> {
 }
 
 fn made_up(number: usize, kind: &str) -> FileName {
-    let ending = match kind {
-        "image/png" => "png",
-        "image/jpeg" => "jpg",
-        "image/gif" => "gif",
-        "image/webp" => "webp",
-        "audio/wav" => "wav",
-        "audio/mpeg" => "mp3",
-        "application/json" => "json",
-        "application/pdf" => "pdf",
-        kind if kind.starts_with("text/") => "txt",
-        _ => "bin",
-    };
+    let ending = toolbus_artifacts::file_ending(kind);
     let name = format!("file-{number}.{ending}");
     FileName::parse(&name).expect("letters, digits, a dash and a dot")
 }

@@ -66,7 +66,7 @@ async fn the_demo_shows_the_fleet_at_work() {
     let run = demo.run(DEMO_LIMIT).await.unwrap();
     assert!(run.status.success(), "{run:?}");
     assert!(!run.stdout.contains("SOME_API_KEY"), "a script sees it: {}", run.stdout);
-    assert_eq!(run.stdout.matches(", ok)").count(), 9, "{}", run.stdout);
+    assert_eq!(run.stdout.matches(", ok)").count(), 10, "{}", run.stdout);
     assert!(!run.stdout.contains("NOT AS EXPECTED"), "{}", run.stdout);
 }
 

@@ -395,8 +395,11 @@ async fn a_service_says_where_it_keeps_credentials() {
     let mut service = start(kept.with_key(launch, "1")).await;
     let (_, status) = service.look("/status").await.unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();
-    assert_eq!(status["details"]["state"]["keeps"], json!(["approvals", "credentials"]));
+    assert_eq!(
+        status["details"]["state"]["keeps"],
+        json!(["approvals", "credentials", "artifacts"])
+    );
     let log = service.process().logs();
-    assert!(log.contains("approvals and credentials are kept here"), "{log}");
+    assert!(log.contains("approvals, credentials and artifacts are kept here"), "{log}");
     assert!(!kept.store().exists());
 }

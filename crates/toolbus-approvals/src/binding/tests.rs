@@ -11,6 +11,7 @@ fn binding() -> Binding {
         definition: Some("d1".to_owned()),
         arguments: json!({"to": "alice", "amount": 10}),
         artifacts: Vec::new(),
+        chain: None,
         principal: BoundPrincipal { name: "alice".to_owned(), proof: "claimed".to_owned() },
         session: Some("session/a".to_owned()),
         rule: "payments".to_owned(),

@@ -6,6 +6,7 @@
 mod answers;
 mod asked;
 mod bus;
+mod chains;
 mod gate;
 mod kill;
 mod remembered;

@@ -6,5 +6,6 @@ mod damage;
 mod offload;
 mod questions;
 mod resolve;
+mod s3;
 mod storing;
 mod support;

@@ -2,6 +2,7 @@
 
 mod begun;
 mod canaries;
+mod chains;
 mod channel;
 mod conformance;
 mod dashboard;
