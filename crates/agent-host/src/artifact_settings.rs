@@ -74,7 +74,7 @@ impl ArtifactSettings {
     pub(crate) fn place(&self) -> Option<Result<Place, PlaceError>> {
         match &self.place {
             Some(place) => Some(Place::open(place, std::env::vars())),
-            None => Some(Place::folder(&state_folder()?.join("artifacts"))),
+            None => Some(Ok(Place::folder(&state_folder()?.join("artifacts")))),
         }
     }
 

@@ -77,8 +77,10 @@ impl Artifacts {
     }
 
     /// Begins to store one, piece by piece. What is not finished is nothing.
-    #[must_use]
-    pub fn create(&self, new: NewArtifact) -> ArtifactWriter {
+    ///
+    /// # Errors
+    /// When its place cannot be used.
+    pub fn create(&self, new: NewArtifact) -> Result<ArtifactWriter, Error> {
         ArtifactWriter::new(self.clone(), new)
     }
 
@@ -91,7 +93,7 @@ impl Artifacts {
         new: NewArtifact,
         bytes: impl Into<Bytes>,
     ) -> Result<ArtifactInfo, Error> {
-        let mut writer = self.create(new);
+        let mut writer = self.create(new)?;
         writer.write(bytes.into()).await?;
         writer.finish().await
     }

@@ -169,7 +169,7 @@ impl OffloadOutput {
         media_type: &str,
         of: ShapeContext<'_>,
     ) -> Result<ArtifactInfo, Failure> {
-        let mut writer = self.artifacts.create(new_artifact(media_type, of));
+        let mut writer = self.artifacts.create(new_artifact(media_type, of))?;
         for piece in data.as_bytes().chunks(DECODED_CHARACTERS) {
             let bytes = BASE64.decode(piece).map_err(|_| Failure::NotBase64)?;
             writer.write(bytes.into()).await?;

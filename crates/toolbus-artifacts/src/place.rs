@@ -8,15 +8,20 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, path};
+use parking_lot::Mutex;
 
 use crate::Error;
 
-/// Where bytes are. Clones are the same place.
+/// Where bytes are. A folder is made when something is stored there first. Clones are the same
+/// place.
 #[derive(Clone)]
-pub struct Place {
-    pub(crate) objects: Arc<dyn ObjectStore>,
+pub struct Place(Arc<Inner>);
+
+struct Inner {
+    name: String,
     folder: Option<PathBuf>,
-    name: Arc<str>,
+    /// Of a folder, once it is there.
+    objects: Mutex<Option<Arc<dyn ObjectStore>>>,
 }
 
 /// A place that cannot be used.
@@ -26,16 +31,7 @@ pub enum PlaceError {
     /// It is no path and no URL of a bucket.
     #[error("'{0}' is neither an absolute path nor s3://BUCKET or s3://BUCKET/PREFIX")]
     Malformed(String),
-    /// The folder cannot be made.
-    #[error("the folder {path} cannot be made")]
-    Folder {
-        /// Where it would be.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The bucket or the folder cannot be used as it is set up.
+    /// The bucket cannot be used as it is set up.
     #[error("artifacts cannot be kept there")]
     Setup(#[source] object_store::Error),
 }
@@ -46,7 +42,7 @@ impl Place {
     /// `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and so on.
     ///
     /// # Errors
-    /// When it is neither, the folder cannot be made, or something is missing to reach the bucket.
+    /// When it is neither, or something is missing to reach the bucket.
     pub fn open(
         name: &str,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -57,7 +53,7 @@ impl Place {
         if !Self::is_well_formed(name) {
             return Err(PlaceError::Malformed(name.to_owned()));
         }
-        Self::folder(Path::new(name))
+        Ok(Self::folder(Path::new(name)))
     }
 
     /// Whether this is the name of a place.
@@ -69,19 +65,12 @@ impl Place {
         }
     }
 
-    /// This folder, which is made where it is not there: nobody else's to look into.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn folder(path: &Path) -> Result<Self, PlaceError> {
-        use std::os::unix::fs::DirBuilderExt as _;
-
-        let failed = |source| PlaceError::Folder { path: path.to_owned(), source };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-        let folder = path.canonicalize().map_err(failed)?;
-        let objects = LocalFileSystem::new_with_prefix(&folder).map_err(PlaceError::Setup)?;
-        let name = folder.display().to_string().into();
-        Ok(Self { objects: Arc::new(objects), folder: Some(folder), name })
+    /// This folder. Where it is not there it is made, for its owner only, by the first artifact.
+    #[must_use]
+    pub fn folder(path: &Path) -> Self {
+        let name = path.display().to_string();
+        let (folder, objects) = (Some(path.to_owned()), Mutex::new(None));
+        Self(Arc::new(Inner { name, folder, objects }))
     }
 
     fn bucket(
@@ -108,26 +97,55 @@ impl Place {
         }
         let bucket = builder.build().map_err(PlaceError::Setup)?;
         let objects = PrefixStore::new(bucket, prefix);
-        let name = format!("s3://{name}").into();
-        Ok(Self { objects: Arc::new(objects), folder: None, name })
+        let name = format!("s3://{name}");
+        let objects: Arc<dyn ObjectStore> = Arc::new(objects);
+        Ok(Self(Arc::new(Inner { name, folder: None, objects: Mutex::new(Some(objects)) })))
+    }
+
+    /// What keeps the bytes.
+    ///
+    /// # Errors
+    /// When the folder is not there and cannot be made.
+    pub(crate) fn objects(&self) -> Result<Arc<dyn ObjectStore>, Error> {
+        let Inner { folder, objects, .. } = &*self.0;
+        let mut objects = objects.lock();
+        if let (None, Some(folder)) = (&*objects, folder) {
+            *objects = Some(Arc::new(open_folder(folder)?));
+        }
+        let missing = || {
+            let store = "a bucket";
+            Error::Place(object_store::Error::Generic { store, source: "it is not open".into() })
+        };
+        objects.clone().ok_or_else(missing)
     }
 
     /// The file of an object, where objects are files.
     pub(crate) fn file(&self, object: &str) -> Option<PathBuf> {
         // Names of objects are ours: no part of one is `..`.
-        Some(self.folder.as_ref()?.join(object))
+        Some(self.0.folder.as_ref()?.join(object))
     }
+}
+
+fn open_folder(path: &Path) -> Result<LocalFileSystem, Error> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let failed = |source: std::io::Error| {
+        Error::Place(object_store::Error::Generic { store: "a folder", source: Box::new(source) })
+    };
+    made.map_err(failed)?;
+    LocalFileSystem::new_with_prefix(path).map_err(Error::Place)
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        f.write_str(&self.0.name)
     }
 }
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({})", self.name)
+        write!(f, "Place({})", self.0.name)
     }
 }
 

@@ -25,7 +25,7 @@ impl Artifact {
             return Ok(Bytes::new());
         }
         let length = range.end - range.start;
-        let objects = &self.artifacts.0.place.objects;
+        let objects = self.artifacts.0.place.objects()?;
         let bytes =
             objects.get_range(&self.path(), range).await.map_err(|error| self.failed(error))?;
         if bytes.len() as u64 != length {
@@ -57,7 +57,7 @@ impl Artifact {
     pub async fn stream(
         &self,
     ) -> Result<impl Stream<Item = Result<Bytes, Error>> + Send + use<>, Error> {
-        let objects = &self.artifacts.0.place.objects;
+        let objects = self.artifacts.0.place.objects()?;
         let found = objects.get(&self.path()).await.map_err(|error| self.failed(error))?;
         let state = (found.into_stream(), Some(Sha256::new()), self.clone());
 
@@ -88,7 +88,7 @@ impl Artifact {
         let Some(file) = self.artifacts.0.place.file(&self.object) else { return Ok(None) };
         let inner = &self.artifacts.0;
         let head =
-            inner.place.objects.head(&self.path()).await.map_err(|error| self.failed(error))?;
+            inner.place.objects()?.head(&self.path()).await.map_err(|error| self.failed(error))?;
         let state = (head.size, head.last_modified.into());
         if inner.verified.lock().get(&self.object) == Some(&state) {
             return Ok(Some(file));

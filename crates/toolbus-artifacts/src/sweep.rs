@@ -76,7 +76,8 @@ impl Artifacts {
         }
 
         let mut strays = Vec::new();
-        let mut objects = self.0.place.objects.list(None).take(LISTED_MAX);
+        let place = self.0.place.objects()?;
+        let mut objects = place.list(None).take(LISTED_MAX);
         while let Some(object) = objects.next().await {
             let object = object?;
             let changed: std::time::SystemTime = object.last_modified.into();

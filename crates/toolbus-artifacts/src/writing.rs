@@ -1,7 +1,5 @@
 //! Storing: bytes are streamed to their place, then a row makes an artifact of them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
@@ -70,13 +68,13 @@ impl NewArtifact {
 }
 
 impl ArtifactWriter {
-    pub(crate) fn new(artifacts: Artifacts, new: NewArtifact) -> Self {
+    pub(crate) fn new(artifacts: Artifacts, new: NewArtifact) -> Result<Self, Error> {
         let name = new_id();
         let object = Path::from(format!("{}/{name}", &name[..2]));
-        let objects = Arc::clone(&artifacts.0.place.objects);
+        let objects = artifacts.0.place.objects()?;
         let upload = BufWriter::with_capacity(objects, object.clone(), PART_BYTES);
         let upload = upload.with_max_concurrency(1);
-        Self { artifacts, new, object, upload, hash: Sha256::new(), bytes: 0 }
+        Ok(Self { artifacts, new, object, upload, hash: Sha256::new(), bytes: 0 })
     }
 
     /// Adds bytes.
@@ -108,7 +106,7 @@ impl ArtifactWriter {
     pub async fn finish(mut self) -> Result<ArtifactInfo, Error> {
         if self.bytes == 0 {
             // Nothing was sent yet, and nothing would be.
-            let objects = &self.artifacts.0.place.objects;
+            let objects = self.artifacts.0.place.objects()?;
             objects.put(&self.object, PutPayload::new()).await?;
         } else if let Err(error) = self.upload.shutdown().await {
             self.abort().await;
@@ -165,14 +163,15 @@ async fn find_damaged(
         .await?;
     let Some(found) = found else { return Ok(None) };
     let object: String = found.try_get("object")?;
-    let kept = artifacts.0.place.objects.head(&Path::from(object.as_str())).await;
+    let kept = artifacts.0.place.objects()?.head(&Path::from(object.as_str())).await;
     let is_whole = kept.is_ok_and(|kept| kept.size == bytes);
     Ok((!is_whole).then_some(object))
 }
 
 /// Deletes an object that no row needs.
 pub(crate) async fn delete(artifacts: &Artifacts, object: &Path) {
-    match artifacts.0.place.objects.delete(object).await {
+    let Ok(objects) = artifacts.0.place.objects() else { return };
+    match objects.delete(object).await {
         Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
         // The next sweep finds it again.
         Err(error) => tracing::warn!(%error, "the bytes of an artifact could not be deleted"),

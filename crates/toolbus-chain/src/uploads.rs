@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use toolbus_artifacts::{ArtifactWriter, Artifacts, NewArtifact, media_type_of};
+use toolbus_artifacts::{ArtifactWriter, Artifacts, Error, NewArtifact, media_type_of};
 use toolbus_tools::Scope;
 
 use crate::request::{Put, error_response};
@@ -43,7 +43,10 @@ impl Uploads {
                 let text = format!("a chain sends {OPEN_MAX} files at a time");
                 return error_response("busy", &text);
             }
-            None => target.begin(&put),
+            None => match target.begin(&put) {
+                Ok(writer) => writer,
+                Err(error) => return error_response("artifact", &error.to_string()),
+            },
         };
 
         if let Err(error) = writer.write(bytes.into()).await {
@@ -64,7 +67,7 @@ impl Uploads {
 }
 
 impl UploadTarget<'_> {
-    fn begin(&self, put: &Put) -> ArtifactWriter {
+    fn begin(&self, put: &Put) -> Result<ArtifactWriter, Error> {
         let media_type = match &put.media_type {
             Some(media_type) => media_type.as_str(),
             None => media_type_of(&put.name),

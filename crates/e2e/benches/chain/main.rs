@@ -84,7 +84,7 @@ impl Bench {
         let location = Location::Sqlite(folder.path().join("state.db"));
         let migrations = [toolbus_artifacts::MIGRATIONS, toolbus_chain::MIGRATIONS];
         let store = LazyStore::new(location, &migrations);
-        let place = Place::folder(&folder.path().join("artifacts"))?;
+        let place = Place::folder(&folder.path().join("artifacts"));
         let artifacts = Artifacts::new(store.clone(), place, ArtifactConfig::default());
 
         let sandbox = Sandbox::probe(Config::default()).await?;
@@ -196,7 +196,7 @@ print(sum(not isinstance(one, Exception) for one in ended))
 
             let began = Instant::now();
             let new = NewArtifact::of(&self.scope, "text/plain", "bench", "call");
-            let mut writer = self.artifacts.create(new);
+            let mut writer = self.artifacts.create(new)?;
             for _ in 0..STORED_BYTES / PIECE_BYTES {
                 writer.write(piece.clone()).await?;
             }

@@ -52,7 +52,7 @@ impl Chains {
         let migrations = [toolbus_artifacts::MIGRATIONS, toolbus_chain::MIGRATIONS];
         let location = Location::Sqlite(folder.path().join("state.db"));
         let store = LazyStore::new(location, &migrations);
-        let place = Place::folder(&folder.path().join("artifacts")).expect("a place");
+        let place = Place::folder(&folder.path().join("artifacts"));
         let artifacts = Artifacts::new(store.clone(), place, ArtifactConfig::default());
 
         let sandbox = Sandbox::probe(Config::default()).await.expect("a sandbox");

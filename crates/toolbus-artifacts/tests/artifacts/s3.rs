@@ -52,7 +52,24 @@ fn a_place_that_is_none_is_refused() {
         assert!(matches!(open(name), Err(PlaceError::Malformed(_))), "{name}");
         assert!(!Place::is_well_formed(name), "{name}");
     }
+}
+
+/// A folder is made by the first artifact; where it cannot be, that one is not stored.
+#[tokio::test]
+async fn a_folder_is_made_when_it_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("below/it");
+    let place = StatePlace::sqlite();
+    let location: toolbus_store::Location = place.location.parse().unwrap();
+    let store = LazyStore::new(location, &[toolbus_artifacts::MIGRATIONS]);
+    let artifacts = Artifacts::new(store.clone(), Place::folder(&path), config());
+    let new = || NewArtifact::of(&scope("session/a"), "text/plain", "tool", "call");
+    assert!(!path.exists());
+    artifacts.store(new(), "content").await.unwrap();
+    assert!(path.is_dir());
+
     let file = tempfile::NamedTempFile::new().unwrap();
-    let path = file.path().join("below").display().to_string();
-    assert!(matches!(open(&path), Err(PlaceError::Folder { .. })));
+    let below = Place::folder(&file.path().join("below"));
+    let artifacts = Artifacts::new(store, below, config());
+    assert!(matches!(artifacts.store(new(), "content").await, Err(Error::Place(_))));
 }

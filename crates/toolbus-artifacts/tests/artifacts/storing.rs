@@ -122,7 +122,7 @@ async fn what_one_session_keeps_is_bounded() {
 async fn an_artifact_has_a_largest_size() {
     let config = ArtifactConfig { artifact_bytes_max: 1 << 20, ..config() };
     let bench = Bench::sqlite(config);
-    let mut writer = bench.artifacts.create(new("session/a"));
+    let mut writer = bench.artifacts.create(new("session/a")).unwrap();
     writer.write(vec![0; 1 << 20].into()).await.unwrap();
     let over = writer.write(vec![0].into()).await;
     assert!(matches!(over, Err(Error::TooLarge { max: 1_048_576 })));

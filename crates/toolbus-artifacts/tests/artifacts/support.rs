@@ -39,7 +39,7 @@ impl Bench {
         let location: Location = place.location.parse().expect("a location");
         let store = LazyStore::new(location, &[toolbus_artifacts::MIGRATIONS]);
         let folder = tempfile::tempdir().expect("a folder");
-        let bytes = Place::folder(folder.path()).expect("a place");
+        let bytes = Place::folder(folder.path());
         let artifacts = Artifacts::new(store.clone(), bytes, config);
         Self { artifacts, store, folder, _place: place }
     }
