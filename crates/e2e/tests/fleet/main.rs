@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod approvals;
+mod artifacts;
 mod asks;
 mod bad_input;
 mod bridges;
