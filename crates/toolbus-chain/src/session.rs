@@ -178,8 +178,7 @@ impl ChainSession {
 
     /// Makes a call, and gives its result as the chain reads it.
     async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Value {
-        let arguments = Value::Object(arguments);
-        let digest = ArgumentsDigest::of(&arguments);
+        let digest = ArgumentsDigest::of(&Value::Object(arguments.clone()));
         let began = Instant::now();
         let number = self.0.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.0.deps.progress.send(ToolProgress {
@@ -199,9 +198,10 @@ impl ChainSession {
         result
     }
 
-    async fn call_once(&self, tool: &str, arguments: Value) -> (CallStatus, Value) {
+    async fn call_once(&self, tool: &str, arguments: Map<String, Value>) -> (CallStatus, Value) {
         let deps = &self.0.deps;
-        let is_write = self.is_write(tool);
+        let is_write = deps.calls.may_change(tool, &arguments);
+        let arguments = Value::Object(arguments);
         if deps.is_dry_run && is_write {
             return (CallStatus::Ok, self.0.skipped.skip(tool, &arguments));
         }
@@ -244,13 +244,6 @@ impl ChainSession {
             );
         }
         (status, result)
-    }
-
-    /// Whether a call of this tool may change something.
-    fn is_write(&self, tool: &str) -> bool {
-        let tools = self.0.deps.calls.tools();
-        // One that is not there changes nothing, and says so.
-        tools.find(tool).is_some_and(|entry| !entry.tool.annotations.read_only)
     }
 
     async fn invoke(&self, tool: &str, arguments: Value) -> Outcome {

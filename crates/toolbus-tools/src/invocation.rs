@@ -106,6 +106,20 @@ impl InnerCalls {
         invoker.map(|invoker| invoker.registry().snapshot()).unwrap_or_default()
     }
 
+    /// Whether a call of this tool with these arguments may change something, as far as the tool
+    /// that it is really about says. One that is not there changes nothing.
+    #[must_use]
+    pub fn may_change(&self, tool: &str, arguments: &Map<String, Value>) -> bool {
+        let tools = self.tools();
+        let Some(entry) = tools.find(tool) else { return false };
+        match entry.executor.resolve(&mut arguments.clone()) {
+            Ok(Some(subject)) => !subject.annotations.read_only,
+            Ok(None) => !entry.tool.annotations.read_only,
+            // What they name may yet come.
+            Err(_) => true,
+        }
+    }
+
     /// Makes a call in such a scope. It ends with the call that makes it, at the latest at that
     /// one's deadline.
     pub async fn call(&self, scope: &Arc<Scope>, tool: ToolName, arguments: Value) -> Outcome {
