@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolbus_tools::Door;
 use toolbus_tools::canonical::{canonical_text, sha256_hex};
 use toolbus_tools::gate::Passage;
 use toolbus_tools::policy::ApprovalDemand;
@@ -69,9 +68,6 @@ impl Binding {
     #[must_use]
     pub fn of(passage: &Passage, demand: &ApprovalDemand) -> Self {
         let scope = &passage.call.scope;
-        // Models number their calls alike in every run.
-        let chain = scope.parent.as_ref().filter(|_| scope.door == Door::Chain);
-        let chain = chain.map(|chain| format!("{}/{chain}", scope.run.as_str()));
         Self {
             version: VERSION,
             subject: passage.subject.id.to_string(),
@@ -80,7 +76,7 @@ impl Binding {
             artifacts: Vec::new(),
             principal: BoundPrincipal::of(&scope.principal),
             session: scope.session.as_ref().map(ToString::to_string),
-            chain,
+            chain: scope.chain(),
             rule: demand.rule.to_string(),
         }
     }

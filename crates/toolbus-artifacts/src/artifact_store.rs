@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{LazyStore, Transaction};
-use toolbus_tools::{ArtifactInfo, ArtifactRef};
+use toolbus_tools::artifact::REFERENCE_BYTES_MAX;
+use toolbus_tools::{ArtifactInfo, ArtifactRef, Scope};
 use toolbus_wire::clock::unix_now;
 
 use crate::writing::{ArtifactWriter, NewArtifact};
@@ -116,6 +117,19 @@ impl Artifacts {
             .await?;
         let unknown = || Error::Unknown(reference.to_string());
         self.read_row(&found.ok_or_else(unknown)?)
+    }
+
+    /// Finds one that this scope may refer to, by the text of a reference.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] when it is none, or none that the scope may refer to.
+    pub async fn find_in(&self, scope: &Scope, text: &str) -> Result<Artifact, Error> {
+        match ArtifactRef::parse(text) {
+            Ok(reference) if scope.artifacts.contains(&reference) => {
+                self.find(&ArtifactOwner::of(scope), &reference).await
+            }
+            _ => Err(Error::Unknown(text.chars().take(REFERENCE_BYTES_MAX).collect())),
+        }
     }
 
     /// Finds one of any owner: for whoever runs this process.

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -13,7 +12,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use toolbus_tools::call::Output;
 use toolbus_tools::invoker::{Shape, ShapeContext};
-use toolbus_tools::{ArtifactFile, ArtifactInfo, ArtifactReach};
+use toolbus_tools::{ArtifactFile, ArtifactInfo};
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
@@ -21,8 +20,6 @@ use crate::{Artifacts, Error, NewArtifact, media, preview};
 
 /// Base64 characters that are decoded at a time: a whole number of groups of four.
 const DECODED_CHARACTERS: usize = 1 << 20;
-/// How long what a chain makes is kept while the chain may still run.
-const CHAIN_PIN_TTL: Duration = Duration::from_secs(2 * 60 * 60);
 /// Runs and tools whose files are numbered at a time. Beyond, the oldest begin again, with numbers
 /// that nobody had.
 const NUMBERED_MAX: usize = 4096;
@@ -226,11 +223,7 @@ enum Failure {
 }
 
 fn new_artifact(media_type: &str, of: ShapeContext<'_>) -> NewArtifact {
-    let new = NewArtifact::of(of.scope, media_type, of.tool, of.call.as_str());
-    match (&of.scope.artifacts, &of.scope.parent) {
-        (ArtifactReach::Only(_), Some(chain)) => new.pinned_by(chain.as_str(), CHAIN_PIN_TTL),
-        _ => new,
-    }
+    NewArtifact::of(of.scope, media_type, of.tool, of.call.as_str())
 }
 
 /// What a model reads of an artifact.

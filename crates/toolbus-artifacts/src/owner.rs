@@ -38,7 +38,7 @@ impl ArtifactOwner {
             name.update(part.len().to_be_bytes());
             name.update(part);
         }
-        let name: String = name.finalize()[..12].iter().map(|byte| format!("{byte:02x}")).collect();
-        ArtifactRef::parse(&format!("art_{name}")).expect("it is short, and plain")
+        let name = format!("{:x}", name.finalize());
+        ArtifactRef::parse(&format!("art_{}", &name[..24])).expect("it is short, and plain")
     }
 }

@@ -70,9 +70,7 @@ impl Artifact {
                 }
                 Some(Err(error)) => Some((Err(artifact.failed(error)), (pieces, None, artifact))),
                 None => {
-                    let digest: String =
-                        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-                    let is_whole = digest == artifact.digest;
+                    let is_whole = format!("{:x}", hash.finalize()) == artifact.digest;
                     (!is_whole).then(|| (Err(artifact.damaged()), (pieces, None, artifact)))
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolbus_tools::artifact::{ArtifactRef, find_references};
+use toolbus_tools::artifact::find_references;
 use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::{CallError, Scope};
@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use crate::{ArtifactOwner, Artifacts, Error, media};
+use crate::{Artifacts, Error, media};
 
 /// References in the arguments of one call.
 const REFERENCES_MAX: usize = 1_000;
@@ -79,12 +79,7 @@ impl ResolveReferences {
     }
 
     async fn read(&self, scope: &Scope, text: &str, left: u64) -> Result<(Bytes, String), Error> {
-        let unknown = || Error::Unknown(text.to_owned());
-        let reference = ArtifactRef::parse(text).map_err(|_| unknown())?;
-        if !scope.artifacts.contains(&reference) {
-            return Err(unknown());
-        }
-        let artifact = self.artifacts.find(&ArtifactOwner::of(scope), &reference).await?;
+        let artifact = self.artifacts.find_in(scope, text).await?;
         let bytes = artifact.read_all(left).await?;
         Ok((bytes, artifact.info.media_type))
     }
@@ -112,23 +107,17 @@ impl Gate for ResolveReferences {
 /// Puts what was resolved among the arguments: as the values that they are, and where those do not
 /// fit the schema, as text.
 fn replace(passage: &mut Passage, resolved: &mut [Resolved]) -> Result<(), CallError> {
-    let mut arguments = passage.arguments.clone();
-    put(&mut arguments, resolved);
-    passage.arguments = arguments;
-    let checked = passage.check_schema();
+    put(&mut passage.arguments, resolved);
+    let mut checked = passage.check_schema();
 
     let has_values = resolved.iter().any(|one| one.value.is_some());
     if checked.is_err() && has_values {
-        for one in resolved.iter_mut() {
-            one.value = None;
-        }
-        let mut arguments = passage.arguments.clone();
-        put(&mut arguments, resolved);
-        passage.arguments = arguments;
-        passage.check_schema().map_err(|_| checked.err().unwrap_or_else(CallError::cancelled))?;
-    } else {
-        checked?;
+        resolved.iter_mut().for_each(|one| one.value = None);
+        put(&mut passage.arguments, resolved);
+        // What is wrong with the values is what their tool has to say.
+        checked = passage.check_schema().or(checked);
     }
+    checked?;
 
     let arguments = std::mem::take(&mut passage.arguments);
     passage.replace_arguments(arguments);

@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 use tokio_util::io::StreamReader;
 use toolbus_query::question::{Grep, Head, Jq, Lines, Slice, Sql};
 use toolbus_query::{Answer, Engine, Error as QueryError, Limits, Question};
-use toolbus_tools::artifact::{ArtifactRef, reference_text};
+use toolbus_tools::artifact::reference_text;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Guide, Tool};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::json::RawJson;
 
-use crate::{Artifact, ArtifactOwner, Artifacts, Error};
+use crate::{Artifact, Artifacts, Error};
 
 /// The names of the tools. They take references as they are, and their answers are never stored.
 pub const TOOL_NAMES: [&str; 5] =
@@ -144,7 +144,7 @@ async fn answer(
     let artifact = call.arguments.remove("artifact").unwrap_or_default();
     let question = question(name, std::mem::take(&mut call.arguments))?;
     let text = reference_text(&artifact).or_else(|| artifact.as_str()).unwrap_or_default();
-    let found = find(artifacts, &call, text).await.map_err(|error| refusal(&error))?;
+    let found = artifacts.find_in(&call.scope, text).await.map_err(|error| refusal(&error))?;
     let value = open(&found).await.map_err(|error| refusal(&error))?;
 
     let left = call.context.deadline.left();
@@ -172,15 +172,6 @@ fn question(name: &str, mut arguments: Map<String, Value>) -> Result<Question, C
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, CallError> {
     let read = serde_json::from_value(Value::Object(arguments));
     read.map_err(|error| CallError::invalid_arguments(error.to_string()))
-}
-
-async fn find(artifacts: &Artifacts, call: &Invocation, text: &str) -> Result<Artifact, Error> {
-    let unknown = || Error::Unknown(text.chars().take(100).collect());
-    let reference = ArtifactRef::parse(text).map_err(|_| unknown())?;
-    if !call.scope.artifacts.contains(&reference) {
-        return Err(unknown());
-    }
-    artifacts.find(&ArtifactOwner::of(&call.scope), &reference).await
 }
 
 /// The bytes, as a worker reads them.

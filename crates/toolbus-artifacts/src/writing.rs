@@ -1,5 +1,7 @@
 //! Storing: bytes are streamed to their place, then a row makes an artifact of them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
@@ -19,6 +21,8 @@ use crate::{ArtifactOwner, Error, media};
 const PART_BYTES: usize = 8 << 20;
 /// Most bytes that are hashed before others get their turn.
 const HASHED_BYTES: usize = 1 << 20;
+/// How long what a chain makes is kept while the chain may still run.
+const CHAIN_PIN_TTL: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// What is known of an artifact before its bytes are.
 #[derive(Debug, Clone)]
@@ -33,7 +37,7 @@ pub struct NewArtifact {
 #[derive(Debug, Clone)]
 struct Pin {
     holder: String,
-    keep_for: std::time::Duration,
+    keep_for: Duration,
 }
 
 /// Stores one artifact, piece by piece. Dropped before its end, it stores nothing.
@@ -54,15 +58,19 @@ impl NewArtifact {
         Self { owner, media_type, tool: tool.to_owned(), call: call.to_owned(), pinned_by: None }
     }
 
-    /// The same for whoever makes the calls of this scope.
+    /// The same for whoever makes the calls of this scope. What a chain makes is pinned by it.
     #[must_use]
     pub fn of(scope: &Scope, media_type: &str, tool: &str, call: &str) -> Self {
-        Self::new(ArtifactOwner::of(scope), media_type, tool, call)
+        let new = Self::new(ArtifactOwner::of(scope), media_type, tool, call);
+        match scope.chain() {
+            Some(chain) => new.pinned_by(&chain, CHAIN_PIN_TTL),
+            None => new,
+        }
     }
 
     /// The same, pinned by this holder from the beginning.
     #[must_use]
-    pub fn pinned_by(self, holder: &str, keep_for: std::time::Duration) -> Self {
+    pub fn pinned_by(self, holder: &str, keep_for: Duration) -> Self {
         Self { pinned_by: Some(Pin { holder: holder.to_owned(), keep_for }), ..self }
     }
 }
@@ -117,7 +125,7 @@ impl ArtifactWriter {
         }
 
         let Self { artifacts, new, object, hash, bytes, .. } = self;
-        let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = format!("{:x}", hash.finalize());
         let reference = new.owner.reference(&digest, &new.media_type);
         let media_type = new.media_type.clone();
         let info = ArtifactInfo { reference, media_type, bytes };
@@ -328,7 +336,7 @@ impl Row {
 /// What an owner may keep, and for how long.
 #[derive(Clone, Copy)]
 struct Limits {
-    ttl: std::time::Duration,
+    ttl: Duration,
     bytes: i64,
     artifacts: i64,
 }

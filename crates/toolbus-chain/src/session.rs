@@ -4,7 +4,7 @@
 //! made again; after the end every request is answered as closed; calls that run then are cancelled
 //! and waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,8 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_artifacts::{ArtifactOwner, Artifacts};
-use toolbus_tools::artifact::ArtifactRef;
+use toolbus_artifacts::Artifacts;
 use toolbus_tools::call::{InnerCalls, Outcome, Output};
 use toolbus_tools::id::ToolName;
 use toolbus_tools::observe::{ArgumentsDigest, CallStatus};
@@ -32,7 +31,8 @@ use crate::report::{ChainCallRecord, status_of};
 use crate::request::{Put, Request, error_response};
 use crate::uploads::{UploadTarget, Uploads};
 
-/// Answers that are kept for a worker that takes a script over: more than a script has open.
+/// Answers that are kept, once they are given, for a worker that takes a script over: more than one
+/// has on their way.
 const ANSWERS_MAX: usize = 256;
 /// Most bytes of an artifact in one answer.
 const READ_BYTES_MAX: u64 = 512 << 10;
@@ -65,9 +65,17 @@ struct Inner {
     begun: AtomicU64,
     skipped: SkippedWrites,
     uploads: Uploads,
-    answers: Mutex<BTreeMap<u32, watch::Receiver<Option<Value>>>>,
+    answers: Mutex<Answers>,
     tasks: TaskTracker,
     closed: CancellationToken,
+}
+
+/// The answers to requests: all that are open, and the last that were given.
+#[derive(Default)]
+struct Answers {
+    by_number: HashMap<u32, watch::Receiver<Option<Value>>>,
+    /// In the order in which they were given.
+    given: VecDeque<u32>,
 }
 
 impl ChainSession {
@@ -87,21 +95,19 @@ impl ChainSession {
     /// Answers the request of this number, which may come again.
     pub(crate) async fn answer(&self, number: u32, request: Value) -> Value {
         let mut answer = {
-            let mut answers = self.0.answers.lock();
+            let answers = &mut self.0.answers.lock().by_number;
             match answers.get(&number) {
                 Some(known) => known.clone(),
                 None if self.0.closed.is_cancelled() => return closed(),
                 None => {
                     let (sender, receiver) = watch::channel(None);
                     answers.insert(number, receiver.clone());
-                    while answers.len() > ANSWERS_MAX {
-                        answers.pop_first();
-                    }
                     // Whoever asks may be lost with its worker; what was begun goes on.
                     let session = self.clone();
                     self.0.tasks.spawn(async move {
                         let value = session.respond(request).await;
                         sender.send_replace(Some(value));
+                        session.0.answers.lock().forget_oldest_but(number);
                     });
                     receiver
                 }
@@ -121,8 +127,8 @@ impl ChainSession {
         self.0.tasks.close();
         // What does not end by then ends with its own cleaning up.
         let _ = tokio::time::timeout(CANCEL_GRACE, self.0.tasks.wait()).await;
-        if let Some(artifacts) = &self.0.deps.artifacts
-            && let Err(error) = artifacts.unpin_all(&self.0.deps.call).await
+        if let (Some(artifacts), Some(chain)) = (&self.0.deps.artifacts, self.0.deps.scope.chain())
+            && let Err(error) = artifacts.unpin_all(&chain).await
         {
             tracing::warn!(error = &error as &dyn std::error::Error, "artifacts stay pinned");
         }
@@ -178,7 +184,9 @@ impl ChainSession {
 
     /// Makes a call, and gives its result as the chain reads it.
     async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Value {
-        let digest = ArgumentsDigest::of(&Value::Object(arguments.clone()));
+        let is_write = self.0.deps.calls.may_change(tool, &arguments);
+        let arguments = Value::Object(arguments);
+        let digest = ArgumentsDigest::of(&arguments);
         let began = Instant::now();
         let number = self.0.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.0.deps.progress.send(ToolProgress {
@@ -186,7 +194,7 @@ impl ChainSession {
             ..ToolProgress::default()
         });
 
-        let (mut status, mut result) = self.call_once(tool, arguments).await;
+        let (mut status, mut result) = self.call_once(tool, arguments, is_write).await;
         let known = self.0.deps.calls.tools();
         if known.find(tool).is_some_and(|entry| !is_callable(&entry.tool)) {
             // No rule has refused it: there is no such tool for a chain.
@@ -198,10 +206,8 @@ impl ChainSession {
         result
     }
 
-    async fn call_once(&self, tool: &str, arguments: Map<String, Value>) -> (CallStatus, Value) {
+    async fn call_once(&self, tool: &str, arguments: Value, is_write: bool) -> (CallStatus, Value) {
         let deps = &self.0.deps;
-        let is_write = deps.calls.may_change(tool, &arguments);
-        let arguments = Value::Object(arguments);
         if deps.is_dry_run && is_write {
             return (CallStatus::Ok, self.0.skipped.skip(tool, &arguments));
         }
@@ -256,40 +262,39 @@ impl ChainSession {
     async fn put(&self, put: Put) -> Value {
         let deps = &self.0.deps;
         let Some(artifacts) = &deps.artifacts else { return no_artifacts() };
-        let target = UploadTarget {
-            artifacts,
-            scope: &deps.scope,
-            call: &deps.call,
-            keep_for: 2 * deps.policy.total_timeout,
-        };
+        let target = UploadTarget { artifacts, scope: &deps.scope, call: &deps.call };
         self.0.uploads.put(put, target).await
     }
 
     async fn read(&self, artifact: &str, offset: u64, length: u64) -> Value {
         let deps = &self.0.deps;
         let Some(artifacts) = &deps.artifacts else { return no_artifacts() };
-        let owner = ArtifactOwner::of(&deps.scope);
-        let found = match ArtifactRef::parse(artifact) {
-            Ok(reference) if deps.scope.artifacts.contains(&reference) => {
-                artifacts.find(&owner, &reference).await
-            }
-            _ => Err(toolbus_artifacts::Error::Unknown(artifact.to_owned())),
+        let piece = async {
+            let found = artifacts.find_in(&deps.scope, artifact).await?;
+            let end = offset.saturating_add(length.min(READ_BYTES_MAX));
+            let piece = found.read(offset..end).await?;
+            Ok::<_, toolbus_artifacts::Error>((piece, found.info.bytes))
         };
 
-        let piece = match &found {
-            Ok(found) => {
-                let end = offset.saturating_add(length.min(READ_BYTES_MAX));
-                found.read(offset..end).await.map(|piece| (piece, found.info.bytes))
-            }
-            Err(error) => return error_response("artifact", &error.to_string()),
-        };
-
-        match piece {
+        match piece.await {
             Ok((piece, bytes)) => json!({
                 "data": STANDARD.encode(&piece),
                 "last": offset.saturating_add(piece.len() as u64) >= bytes,
             }),
             Err(error) => error_response("artifact", &error.to_string()),
+        }
+    }
+}
+
+impl Answers {
+    /// Forgets the answer that was given first, where there are too many beside this new one. One
+    /// that is open is never forgotten: asked for again, its call would be made again.
+    fn forget_oldest_but(&mut self, given: u32) {
+        self.given.push_back(given);
+        if self.given.len() > ANSWERS_MAX
+            && let Some(oldest) = self.given.pop_front()
+        {
+            self.by_number.remove(&oldest);
         }
     }
 }
@@ -355,3 +360,6 @@ fn output_result(output: Output) -> Value {
     }
     Value::Object(result)
 }
+
+#[cfg(test)]
+mod tests;

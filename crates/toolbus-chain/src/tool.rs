@@ -242,6 +242,7 @@ async fn open_journal(
     if asked.is_none() {
         return Ok(journal);
     }
+
     let exists = journal.exists().await.map_err(|error| {
         tracing::warn!(error = &error as &dyn std::error::Error, "a journal cannot be read");
         CallError::execution_failed("the journals of chains cannot be read")
@@ -250,6 +251,7 @@ async fn open_journal(
         let text = format!("there is no journal '{}' here", journal.name());
         return Err(CallError::invalid_arguments(text));
     }
+
     if let Err(error) = journal::sweep(store).await {
         tracing::warn!(error = &error as &dyn std::error::Error, "old journals stay");
     }

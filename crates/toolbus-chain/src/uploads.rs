@@ -24,9 +24,8 @@ pub(crate) struct Uploads {
 pub(crate) struct UploadTarget<'a> {
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) scope: &'a Scope,
-    /// What pins them, and what they are said to be made by.
+    /// The call of the chain.
     pub(crate) call: &'a str,
-    pub(crate) keep_for: std::time::Duration,
 }
 
 impl Uploads {
@@ -73,6 +72,6 @@ impl UploadTarget<'_> {
             None => media_type_of(&put.name),
         };
         let new = NewArtifact::of(self.scope, media_type, crate::NAME, self.call);
-        self.artifacts.create(new.pinned_by(self.call, self.keep_for))
+        self.artifacts.create(new)
     }
 }

@@ -247,6 +247,14 @@ impl Scope {
         Self { rules, ..self }
     }
 
+    /// The chain whose calls these are, where it is one: its run and its call. Models number their
+    /// calls alike in every run.
+    #[must_use]
+    pub fn chain(&self) -> Option<String> {
+        let chain = self.parent.as_ref().filter(|_| self.door == Door::Chain)?;
+        Some(format!("{}/{chain}", self.run.as_str()))
+    }
+
     /// The scope of what a call starts: the same principal, session and run, the same budget and
     /// view, which the caller may narrow, and cancelled with this one. `None` when scopes are
     /// nested too deep already.
