@@ -35,9 +35,13 @@ async fn a_change_wakes_who_waits_here_and_elsewhere() {
 async fn what_was_undone_is_no_change() {
     let place = Place::sqlite();
     let store = place.open().await;
-    note(&store, 1, "x").await.unwrap();
     let mut changes = store.changes("notes");
-    changes.mark_unchanged();
+    // The first look at the file is told, and then a write twice: by itself, and by the next look.
+    timeout(PATIENCE, changes.changed()).await.expect("the first look").unwrap();
+    let first_look = *changes.borrow_and_update();
+    note(&store, 1, "x").await.unwrap();
+    let write = changes.wait_for(|number| *number == first_look + 2);
+    drop(timeout(PATIENCE, write).await.expect("a write").unwrap());
     assert!(matches!(note(&store, 1, "again").await, Err(Error::Conflict(_))));
     assert!(!changes.has_changed().unwrap());
     store.close().await;
