@@ -101,7 +101,13 @@ impl Fleet {
         if let Some(artifacts) = &artifacts {
             builder = keep_artifacts(builder, artifacts.clone());
         }
-        if settings.chains.enabled {
+        let is_embedded = settings.bus.url.is_none();
+        let runner = match is_embedded {
+            true => Some(find_runner(&settings.scripts, &context.health).await),
+            false => None,
+        };
+        // Elsewhere a manager may be there when the first chain is.
+        if settings.chains.enabled && !matches!(runner, Some(Err(_))) {
             let store = state.as_ref().map(|state| state.store().clone());
             builder = offer_chains(builder, settings, artifacts, store);
         }
@@ -116,10 +122,11 @@ impl Fleet {
             }
         }
 
-        let is_embedded = settings.bus.url.is_none();
         let mut scripts_memory = None;
-        let builder = if is_embedded {
-            let runner = find_runner(&settings.scripts, &context.health).await;
+        let builder = if let Some(runner) = runner {
+            // Where there is none the tool stays, and says why it does not work: a model that is
+            // told can tell.
+            let runner = runner.unwrap_or_else(|unavailable| Arc::new(unavailable));
             scripts_memory = runner.memory_accounting();
             embed_services(builder, settings, runner, vault)
         } else {
@@ -242,18 +249,17 @@ fn embed_services(
     builder.scripts(scripts).mcp(servers)
 }
 
-/// The runner of the settings. Where there is none the tool stays, and says why it does not work: a
-/// model that is told can tell.
-async fn find_runner(settings: &ScriptsSettings, health: &Health) -> Arc<dyn Runner> {
-    match settings.runner().await {
-        Ok(runner) => runner,
-        Err(unavailable) => {
-            tracing::warn!(%unavailable, "scripts do not run here");
-            let component = health.component("scripts", Need::Optional);
-            component.set(State::down(&unavailable));
-            Arc::new(Unavailable(unavailable.to_string()))
-        }
-    }
+/// The runner of the settings, or why there is none.
+async fn find_runner(
+    settings: &ScriptsSettings,
+    health: &Health,
+) -> Result<Arc<dyn Runner>, Unavailable> {
+    settings.runner().await.map_err(|unavailable| {
+        tracing::warn!(%unavailable, "scripts do not run here");
+        let component = health.component("scripts", Need::Optional);
+        component.set(State::down(&unavailable));
+        Unavailable(unavailable.to_string())
+    })
 }
 
 /// Joins the bus. The health component `bus` says how it is, from then on.

@@ -470,6 +470,7 @@ def run(source, descriptor, started):
     main.update(
         tools=tools, call=lambda name, **arguments: tools[name](**arguments),
         artifacts=Artifacts(channel), ToolError=ToolError, ToolDenied=ToolDenied)
+    channel.send({"started": True})  # the host counts the time of a chain from here
     started()
     code = None
     remember_source(None, source)

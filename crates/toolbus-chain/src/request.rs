@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 /// A request of a chain.
 #[derive(Debug)]
 pub(crate) enum Request {
+    /// Says that the program starts.
+    Started,
     /// The names of the tools that there are.
     Names,
     /// Calls a tool.
@@ -62,7 +64,7 @@ struct Read {
 
 /// A request that makes no sense. Only a script that does not use the prelude sends one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no request of a chain: it has one of `names`, `call`, `put` and `read`")]
+#[error("no request of a chain: it has one of `started`, `names`, `call`, `put`, `read`")]
 pub(crate) struct Malformed;
 
 impl Request {
@@ -79,6 +81,9 @@ impl Request {
         if has("read") {
             let Read { read: artifact, offset, length } = read(request)?;
             return Ok(Self::Read { artifact, offset, length });
+        }
+        if has("started") {
+            return Ok(Self::Started);
         }
         if has("names") { Ok(Self::Names) } else { Err(Malformed) }
     }

@@ -45,6 +45,18 @@ const CANCEL_GRACE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct ChainSession(Arc<Inner>);
 
+/// Ends a chain where nobody has waited for its end: its call was dropped.
+pub(crate) struct EndOnDrop(pub(crate) ChainSession);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let session = self.0.clone();
+        if !session.0.closed.is_cancelled() {
+            self.0.0.ending.spawn(async move { session.end().await });
+        }
+    }
+}
+
 /// What a chain works with.
 pub(crate) struct SessionDeps {
     pub(crate) calls: InnerCalls,
@@ -67,7 +79,10 @@ struct Inner {
     uploads: Uploads,
     answers: Mutex<Answers>,
     tasks: TaskTracker,
+    /// The program has started.
+    started: CancellationToken,
     closed: CancellationToken,
+    ending: TaskTracker,
 }
 
 /// The answers to requests: all that are open, and the last that were given.
@@ -88,7 +103,9 @@ impl ChainSession {
             uploads: Uploads::default(),
             answers: Mutex::default(),
             tasks: TaskTracker::new(),
+            started: CancellationToken::new(),
             closed: CancellationToken::new(),
+            ending: TaskTracker::new(),
         }))
     }
 
@@ -120,8 +137,20 @@ impl ChainSession {
         }
     }
 
-    /// Takes no more requests, and waits for the calls that run, which are cancelled.
+    /// Waits until the program has started.
+    pub(crate) async fn started(&self) {
+        self.0.started.cancelled().await;
+    }
+
+    /// Takes no more requests, and waits for the calls that run, which are cancelled. Goes on where
+    /// whoever waits for it is dropped.
     pub(crate) async fn close(&self) {
+        let session = self.clone();
+        // An error is a panic, which is told where it happens.
+        let _ = self.0.ending.spawn(async move { session.end().await }).await;
+    }
+
+    async fn end(&self) {
         self.0.closed.cancel();
         self.0.deps.scope.cancelled.cancel();
         self.0.tasks.close();
@@ -162,6 +191,10 @@ impl ChainSession {
 
     async fn respond(&self, request: Value) -> Value {
         match Request::parse(request) {
+            Ok(Request::Started) => {
+                self.0.started.cancel();
+                json!({})
+            }
             Ok(Request::Names) => json!({"names": self.names()}),
             Ok(Request::Call { tool, arguments }) => {
                 json!({"result": self.call(&tool, arguments).await})
@@ -329,7 +362,7 @@ fn to_result(outcome: Outcome) -> Value {
 }
 
 fn output_result(output: Output) -> Value {
-    let mut text = output.content.unwrap_or_default();
+    let mut text = output.to_text().into_owned();
     if text.len() > ANSWER_TEXT_BYTES_MAX {
         let omitted = text.len();
         text.truncate(text.floor_char_boundary(ANSWER_TEXT_BYTES_MAX));

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use tokio::time::sleep;
 use toolbus_artifacts::{ArtifactOwner, Artifacts};
 use toolbus_bus::{Asker, Deadline};
 use toolbus_scripts::{ChannelScript, ScriptClient};
@@ -22,7 +23,7 @@ use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 use crate::config::ChainPolicy;
 use crate::journal::{self, Journal};
 use crate::report::{ChainRunResult, ChainStatus};
-use crate::session::{ChainSession, SessionDeps};
+use crate::session::{ChainSession, EndOnDrop, SessionDeps};
 
 /// Name of the tool.
 pub const NAME: &str = "tool_chain";
@@ -30,7 +31,8 @@ pub const NAME: &str = "tool_chain";
 const SOURCE: &str = "script";
 /// Python that is executed before a chain.
 const PRELUDE: &str = include_str!("prelude.py");
-/// How much longer than the chain a caller waits for its result.
+/// How much longer than the chain a caller waits for its result: until its program starts, and for
+/// what comes after its end.
 const WAIT_BESIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much later than the script's own clock the host ends a chain.
 const HOST_GRACE: Duration = Duration::from_secs(2);
@@ -137,6 +139,7 @@ impl ToolChain {
         let began = Instant::now();
         let timeout = self.timeout_of(&call.arguments);
         let session = self.open_session(&call).await?;
+        let _end = EndOnDrop(session.clone());
         let asker = asker_of(&session);
 
         let source = call.arguments.get("code").and_then(Value::as_str).unwrap_or_default();
@@ -152,21 +155,24 @@ impl ToolChain {
 
         // The script's own clock is the first; this one holds also where nobody keeps that.
         let ended = tokio::select! {
-            ended = tokio::time::timeout(timeout + HOST_GRACE, running) => Some(ended),
-            () = cancelled.cancelled() => None,
+            response = running => match response {
+                Ok(response) => Ended::Responded(Box::new(response)),
+                Err(error) if error.code == ErrorCode::Timeout => Ended::TimedOut,
+                Err(error) => Ended::Failed(error),
+            },
+            () = time_out(&session, timeout) => Ended::TimedOut,
+            () = cancelled.cancelled() => Ended::Failed(CallError::cancelled()),
         };
         session.close().await;
 
         let result = match ended {
-            None => return Err(CallError::cancelled()),
-            Some(Err(_)) => result_of(Ended::TimedOut, timeout),
-            Some(Ok(Ok(response))) => result_of(Ended::Responded(Box::new(response)), timeout),
-            Some(Ok(Err(error))) if error.code == ErrorCode::Timeout => {
-                result_of(Ended::TimedOut, timeout)
-            }
             // It was not run, or nobody knows; then there may be calls to tell of.
-            Some(Ok(Err(error))) if session.trace().is_empty() => return Err(error),
-            Some(Ok(Err(error))) => result_of(Ended::Failed(error.message), timeout),
+            Ended::Failed(error)
+                if error.code == ErrorCode::Cancelled || session.trace().is_empty() =>
+            {
+                return Err(error);
+            }
+            ended => result_of(ended, timeout),
         };
         let call_trace = session.trace();
         let result = ChainRunResult {
@@ -186,7 +192,7 @@ impl ToolChain {
         let scope = call.calls.scope(Door::Chain)?;
         let limits = BudgetLimits {
             calls: Some(deps.policy.tool_calls_max),
-            deadline: Some(Deadline::after(self.timeout_of(&call.arguments))),
+            deadline: Some(Deadline::after(self.timeout_of(&call.arguments) + WAIT_BESIDE_TIMEOUT)),
             ..BudgetLimits::default()
         };
         let budget = scope.budget.child(limits);
@@ -230,6 +236,19 @@ impl ToolChain {
             call: call.id.to_string(),
             progress: call.context.progress.clone(),
         }))
+    }
+}
+
+/// Ends when the time of a chain is over. It counts from the start of the program, which may wait
+/// for its turn or for a pod, and begins without that in time to tell the caller.
+async fn time_out(session: &ChainSession, timeout: Duration) {
+    let own = async {
+        session.started().await;
+        sleep(timeout + HOST_GRACE).await;
+    };
+    tokio::select! {
+        () = own => {}
+        () = sleep(timeout + WAIT_BESIDE_TIMEOUT - HOST_GRACE) => {}
     }
 }
 
@@ -283,7 +302,7 @@ fn asker_of(session: &ChainSession) -> Asker {
 enum Ended {
     Responded(Box<ScriptInvokeResponse>),
     TimedOut,
-    Failed(String),
+    Failed(CallError),
 }
 
 /// What became of a chain, without its calls.
@@ -307,7 +326,9 @@ fn result_of(ended: Ended, timeout: Duration) -> ChainRunResult {
 
     match ended {
         Ended::TimedOut => (result.status, result.error) = timed_out(),
-        Ended::Failed(error) => (result.status, result.error) = (ChainStatus::Error, Some(error)),
+        Ended::Failed(error) => {
+            (result.status, result.error) = (ChainStatus::Error, Some(error.message));
+        }
         Ended::Responded(response) => {
             let response = *response;
             let streams = response.streams.unwrap_or_default();

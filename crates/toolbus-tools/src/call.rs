@@ -1,5 +1,6 @@
 //! Calls and their outcomes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress, Slot};
 use toolbus_wire::json::{RawJson, count_values};
-use toolbus_wire::message::tool::ContentBlock;
+use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
 pub use crate::call_error::CallError;
 pub use crate::invocation::{InnerCalls, Invocation};
@@ -107,11 +108,36 @@ impl Output {
         Self { content: Some(content.into()), ..Self::default() }
     }
 
+    /// What a reader gets who takes text alone: the content, or else the parts in words.
+    #[must_use]
+    pub fn to_text(&self) -> Cow<'_, str> {
+        if let Some(content) = &self.content {
+            return Cow::Borrowed(content);
+        }
+        let parts: Vec<_> = self.blocks.iter().map(block_text).collect();
+        Cow::Owned(parts.join("\n"))
+    }
+
     /// Text that says what went wrong.
     #[must_use]
     pub fn error(content: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(content) }
     }
+}
+
+/// A part in words: a text is its own, and anything else is named by what it is.
+fn block_text(block: &ContentBlock) -> Cow<'_, str> {
+    if let Some(text) = &block.text {
+        return Cow::Borrowed(text);
+    }
+    let kind = match &block.kind {
+        ContentKind::Image => "Image",
+        ContentKind::Audio => "Audio",
+        ContentKind::Resource => "Resource",
+        _ => "Part",
+    };
+    let which = block.uri.as_deref().or(block.mime_type.as_deref()).unwrap_or("of no known type");
+    Cow::Owned(format!("[{kind}: {which}]"))
 }
 
 impl Call {

@@ -11,18 +11,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
-use e2e::bench::{Goal, Report, Rounds, Row, process, runtime};
+use e2e::bench::{Goal, Latencies, Report, Rounds, Row, process, runtime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tikv_jemallocator::Jemalloc;
 use toolbus::tools::registry::Offer;
 use toolbus::tools::{Scope, Tool};
 use toolbus::{Scripts, Toolbus};
-use toolbus_artifacts::{ArtifactConfig, Artifacts, NewArtifact, OffloadOutput, Place};
+use toolbus_artifacts::{
+    ArtifactConfig, ArtifactOwner, Artifacts, NewArtifact, OffloadOutput, Place,
+};
 use toolbus_chain::{ChainDeps, ChainPolicy};
 use toolbus_sandbox::{Config, Sandbox};
 use toolbus_scripts::ScriptClient;
-use toolbus_store::{LazyStore, Location};
+use toolbus_store::{LazyStore, Location, Transaction, sqlx};
 use toolbus_tools::call::{Invocation, Output};
 use toolbus_tools::{Door, Principal};
 
@@ -38,6 +40,10 @@ const CALLS_A_ROUND: usize = 500;
 const BUDGET: u64 = 9_000;
 /// Calls that are made at once, of which the budget allows so many.
 const CALLS_AT_ONCE: usize = 10_000;
+/// Small artifacts that a round stores.
+const SMALL_A_ROUND: usize = 100;
+/// Artifacts that there are beside them.
+const MANY: usize = 100_000;
 const STORED_BYTES: usize = 100 << 20;
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -58,6 +64,7 @@ fn main() -> anyhow::Result<ExitCode> {
         bench.measure_thousand(&mut report).await?;
         bench.measure_at_once(&mut report).await?;
         bench.measure_storing(&mut report).await?;
+        bench.measure_many(&mut report).await?;
         bench.toolbus.close().await;
         anyhow::Ok(())
     })?;
@@ -74,6 +81,7 @@ fn main() -> anyhow::Result<ExitCode> {
 struct Bench {
     toolbus: Toolbus,
     artifacts: Artifacts,
+    store: LazyStore,
     scope: Arc<Scope>,
     _folder: TempDir,
 }
@@ -89,7 +97,7 @@ impl Bench {
 
         let sandbox = Sandbox::probe(Config::default()).await?;
         let policy = ChainPolicy { tool_calls_max: BUDGET, ..ChainPolicy::default() };
-        let kept = Some(artifacts.clone());
+        let (kept, journals) = (Some(artifacts.clone()), Some(store.clone()));
         let echo = Tool::new("echo", "Says it again.", "bench")
             .with_parameters(json!({"type": "object"}))
             .read_only();
@@ -103,14 +111,14 @@ impl Bench {
             .tool(Offer::new(echo, said))
             .remote_tools(move |registry, requester| {
                 let scripts = ScriptClient::new(requester.clone());
-                let deps = ChainDeps { scripts, artifacts: kept, store: Some(store), policy };
+                let deps = ChainDeps { scripts, artifacts: kept, store: journals, policy };
                 toolbus_chain::register(registry, deps)
             })
             .open()
             .await?;
 
         let scope = Scope::new(Door::Embedded, Principal::local(), toolbus.name().clone());
-        Ok(Self { toolbus, artifacts, scope: Arc::new(scope), _folder: folder })
+        Ok(Self { toolbus, artifacts, store, scope: Arc::new(scope), _folder: folder })
     }
 
     /// Runs a program, and gives what it printed and how long it took.
@@ -205,6 +213,9 @@ print(sum(not isinstance(one, Exception) for one in ended))
 
             ensure!(stored.bytes == STORED_BYTES as u64, "{stored:?}");
             memory.add(process::peak_mib(own)? - before);
+            // The disk does not write what is gone.
+            let owner = ArtifactOwner::of(&self.scope);
+            self.artifacts.remove(&owner, &stored.reference).await?;
         }
         let goal = Goal::AtMost(GOAL_STORE_MS);
         report.add(Row::new("storing 100 MiB", "ms", times).with_goal(goal));
@@ -212,4 +223,71 @@ print(sum(not isinstance(one, Exception) for one in ended))
         report.add(Row::new("memory that it takes", "MiB", memory).with_goal(goal));
         Ok(())
     }
+
+    /// What it takes to store a small one, alone and among very many, and to sweep these.
+    async fn measure_many(&self, report: &mut Report) -> anyhow::Result<()> {
+        let alone = self.store_small("alone").await?;
+        let store = self.store.open().await?;
+        store.write(|transaction| Box::pin(async move { add_many(transaction).await })).await?;
+        let among = self.store_small("among").await?;
+        let what = "storing 1 KiB among 100,000 artifacts, peer among few";
+        report.add(Row::new(what, "ms", among).beside(alone));
+
+        let mut sweep = Rounds::new();
+        let began = Instant::now();
+        let swept = self.artifacts.sweep().await?;
+        sweep.add(began.elapsed().as_secs_f64());
+        ensure!(swept == MANY as u64, "{swept} artifacts were over");
+        report.add(Row::new("sweeping 100,000 artifacts whose time is over", "s", sweep));
+        Ok(())
+    }
+
+    async fn store_small(&self, which: &str) -> anyhow::Result<Rounds> {
+        let mut rounds = Rounds::new();
+        for round in 0..ROUNDS {
+            let mut latencies = Latencies::default();
+            for at in 0..SMALL_A_ROUND {
+                let text = format!("{which} {round} {at:<1010}");
+                let began = Instant::now();
+                let new = NewArtifact::of(&self.scope, "text/plain", "bench", "call");
+                let stored = self.artifacts.store(new, text).await?;
+                latencies.add(began.elapsed());
+                let owner = ArtifactOwner::of(&self.scope);
+                self.artifacts.find(&owner, &stored.reference).await?;
+            }
+            rounds.add_latencies(latencies, Duration::from_millis(1));
+        }
+        Ok(rounds)
+    }
+}
+
+/// Adds artifacts of a thousand sessions, whose time is over and whose bytes are gone.
+async fn add_many(transaction: &mut Transaction) -> Result<(), toolbus_store::Error> {
+    let connection = transaction.connection();
+    for at in 0..MANY {
+        let (id, owner, digest) =
+            (format!("art_{at:064x}"), format!("{:064x}", at % 1_000), format!("{at:064x}"));
+        sqlx::query(
+            "INSERT INTO artifacts (id, owner, digest, media_type, bytes, tool, call_id, stored_ms,
+                 expires_ms)
+             VALUES ($1, $2, $3, 'text/plain', 10, 'bench', 'call', 0, 1)",
+        )
+        .bind(id)
+        .bind(owner)
+        .bind(&digest)
+        .execute(&mut *connection)
+        .await?;
+        sqlx::query("INSERT INTO artifacts_objects (digest, object, bytes) VALUES ($1, $2, 10)")
+            .bind(&digest)
+            .bind(format!("{at}"))
+            .execute(&mut *connection)
+            .await?;
+    }
+    sqlx::query(
+        "INSERT INTO artifacts_used (owner, artifacts, bytes)
+         SELECT owner, COUNT(*), SUM(bytes) FROM artifacts WHERE expires_ms = 1 GROUP BY owner",
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }

@@ -15,7 +15,7 @@ use toolbus_testkit::eventually;
 use toolbus_tools::Principal;
 use toolbus_wire::name::AgentName;
 
-use crate::support::{Chains, Ran};
+use super::support::{Chains, Ran};
 
 /// Chains whose writes need an approval, and who gives them.
 struct Approved {
@@ -26,25 +26,30 @@ struct Approved {
 }
 
 impl Approved {
-    async fn open() -> Self {
+    async fn open() -> Option<Self> {
+        Self::open_with(ChainPolicy::default().call_timeout).await
+    }
+
+    async fn open_with(call_timeout: Duration) -> Option<Self> {
         let settings: PolicySettings = serde_json::from_value(json!({"rules": [{
             "name": "writes", "doors": ["chain"], "tools": ["test/write"],
             "effect": "ask", "reason": "it writes"
         }]}))
-        .unwrap();
-        let policy = LivePolicy::new(RuleBook::new(&settings).unwrap());
-        let folder = tempfile::tempdir().unwrap();
+        .expect("a rule");
+        let policy = LivePolicy::new(RuleBook::new(&settings).expect("a book"));
+        let folder = tempfile::tempdir().expect("a folder");
         let location = Location::Sqlite(folder.path().join("approvals.db"));
         let store = LazyStore::new(location, &[toolbus_approvals::MIGRATIONS]);
         let config = ApprovalConfig { wait_for_operator: true, ..ApprovalConfig::default() };
         let approvals = Approvals::new(store.clone(), config, &AgentName::standard(), "host");
 
         let gate = approvals.gate();
-        let policy_of_chains = ChainPolicy { tool_calls_max: 100, ..ChainPolicy::default() };
+        let policy_of_chains =
+            ChainPolicy { tool_calls_max: 100, call_timeout, ..ChainPolicy::default() };
         let set_up = |builder: toolbus::ToolbusBuilder| builder.rule_book(&policy).gate(gate);
-        let chains = Chains::with(policy_of_chains, set_up).await;
+        let chains = Chains::with(policy_of_chains, set_up).await?;
         let store = Arc::new(ApprovalStore::new(store, false));
-        Self { chains, approvals, store, _folder: folder }
+        Some(Self { chains, approvals, store, _folder: folder })
     }
 
     /// Runs a program and answers what is asked for, each by the next verdict.
@@ -55,7 +60,7 @@ impl Approved {
                 let approval = self.asked().await;
                 asked.push(approval.binding.arguments.clone());
                 let answer = Answer::new(verdict, &Principal::local());
-                self.store.answer(&approval.id, answer).await.unwrap();
+                self.store.answer(&approval.id, answer).await.expect("an answer");
             }
             asked
         };
@@ -64,7 +69,8 @@ impl Approved {
 
     async fn asked(&self) -> Approval {
         eventually(Duration::from_secs(60), async || {
-            let mut pending = self.store.list(Some(ApprovalState::Pending), 2).await.unwrap();
+            let mut pending =
+                self.store.list(Some(ApprovalState::Pending), 2).await.expect("a list");
             pending.pop().ok_or("nothing is asked for")
         })
         .await
@@ -73,7 +79,7 @@ impl Approved {
 
 #[tokio::test]
 async fn a_call_waits_for_its_approval_in_the_middle_of_a_chain() {
-    let approved = Approved::open().await;
+    let Some(approved) = Approved::open().await else { return };
     let code = "
 print(tools.write(n=1))
 try:
@@ -94,7 +100,7 @@ print(tools.write(n=3))
 /// One yes for a loop: within its pattern and its number, and no further.
 #[tokio::test]
 async fn a_loop_is_approved_once() {
-    let approved = Approved::open().await;
+    let Some(approved) = Approved::open().await else { return };
     let code = "
 refused = 0
 for n in range(12):
@@ -119,5 +125,21 @@ except ToolDenied:
     ];
     assert_eq!(asked, expected);
     assert_eq!(approved.chains.written.lock().len(), 10);
+    approved.approvals.close().await;
+}
+
+/// 1c.27: a program waits for as long as its call may take, approval and tool together. What the
+/// approval takes is not the tool's.
+#[tokio::test]
+async fn rule_1c_27_a_program_waits_longer_than_a_call_may_take() {
+    let Some(approved) = Approved::open_with(Duration::from_secs(1)).await else { return };
+    let answering = async {
+        let approval = approved.asked().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let answer = Answer::new(Approve::ONCE, &Principal::local());
+        approved.store.answer(&approval.id, answer).await.unwrap();
+    };
+    let (ran, ()) = tokio::join!(approved.chains.run("return tools.write(n=1)"), answering);
+    assert_eq!(ran.result["output_text"], "written 1\n");
     approved.approvals.close().await;
 }

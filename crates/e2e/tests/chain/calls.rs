@@ -4,11 +4,11 @@ use serde_json::json;
 use toolbus_chain::ChainPolicy;
 use toolbus_policy::{LivePolicy, PolicySettings, RuleBook};
 
-use crate::support::Chains;
+use super::support::Chains;
 
 #[tokio::test]
 async fn rv_c5_a_result_has_text_value_reference_files_and_status() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let code = "
 h = tools.echo(text='hello', n=1)
 print(h.text, h.structured, h.ref, h.files, h.status)
@@ -31,7 +31,11 @@ async fn rv_c6_what_fails_is_raised_and_can_be_caught() {
     }]}))
     .unwrap();
     let policy = LivePolicy::new(RuleBook::new(&settings).unwrap());
-    let chains = Chains::with(ChainPolicy::default(), |builder| builder.rule_book(&policy)).await;
+    let Some(chains) =
+        Chains::with(ChainPolicy::default(), |builder| builder.rule_book(&policy)).await
+    else {
+        return;
+    };
     let code = "
 for name in 'fail', 'crash', 'write':
     try:
@@ -56,7 +60,7 @@ for name in 'fail', 'crash', 'write':
 
 #[tokio::test]
 async fn rv_c10_a_program_returns_and_awaits_at_its_top() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     assert_eq!(chains.output("return 6 * 7").await, "42");
     assert_eq!(chains.output("return tools.echo(text='a')").await, "a");
     let code = "
@@ -72,7 +76,7 @@ return [h.text for h in handles[:3]] + [len(handles)]
 
 #[tokio::test]
 async fn rv_c11_an_unknown_tool_is_told_with_those_that_there_are() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let ran = chains.run("tools.nothing()").await;
     assert!(ran.is_error);
     assert!(
@@ -94,14 +98,14 @@ async fn rv_c11_an_unknown_tool_is_told_with_those_that_there_are() {
 
 #[tokio::test]
 async fn rule_1c_24_names_that_are_no_identifiers_are_called_by_item_or_name() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let code = "print(tools['create-pull-request'](a=1), call('create-pull-request', b=2))";
     assert_eq!(chains.output(code).await, "created created");
 }
 
 #[tokio::test]
 async fn rule_1c_21_the_text_of_a_program_is_not_touched() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     for empty in ["", "\n", "# nothing"] {
         let ran = chains.run(empty).await;
         assert_eq!((ran.text.as_str(), ran.is_error), ("", false));
@@ -116,7 +120,7 @@ async fn rule_1c_21_the_text_of_a_program_is_not_touched() {
 #[tokio::test]
 async fn rule_1c_28_the_budget_of_parallel_calls_is_exact() {
     let policy = ChainPolicy { tool_calls_max: 37, ..ChainPolicy::default() };
-    let chains = Chains::with(policy, |builder| builder).await;
+    let Some(chains) = Chains::with(policy, |builder| builder).await else { return };
     let code = "
 import threading
 outcomes = []

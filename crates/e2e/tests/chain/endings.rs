@@ -1,6 +1,7 @@
 //! How chains end: RV-C3, RV-C12 to RV-C18, and the rules of 1c about deadlines and secrets.
 
-use std::time::Duration;
+use std::num::NonZeroU16;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolbus_chain::ChainPolicy;
@@ -8,11 +9,11 @@ use toolbus_testkit::eventually;
 use toolbus_tools::call::Call;
 use toolbus_wire::ErrorCode;
 
-use crate::support::Chains;
+use super::support::{ChainSetting, Chains};
 
 #[tokio::test]
 async fn rv_c13_a_program_that_fails_has_a_result_with_its_calls() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let ran = chains.run("print('so far')\ntools.echo(text='a')\nraise ValueError('no')").await;
     assert!(ran.is_error);
     assert_eq!(
@@ -35,14 +36,14 @@ async fn rv_c13_a_program_that_fails_has_a_result_with_its_calls() {
 /// RV-C3 and 1c.22: the host ends it, it is a timeout, and the trace is kept.
 #[tokio::test]
 async fn rule_1c_22_a_program_that_never_ends_times_out() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let code = "tools.echo(text='a')\nwhile True: pass";
     let ran = chains.run_with(json!({"code": code, "timeout": 1})).await;
     assert_eq!((ran.is_error, &ran.result["status"]), (true, &json!("timeout")));
     assert_eq!(ran.statuses(), ["ok"]);
 
     let policy = ChainPolicy { total_timeout: Duration::from_secs(1), ..ChainPolicy::default() };
-    let chains = Chains::with(policy, |builder| builder).await;
+    let Some(chains) = Chains::with(policy, |builder| builder).await else { return };
     let ran = chains.run_with(json!({"code": "tools.wait()", "timeout": 100})).await;
     assert_eq!(ran.result["status"], "timeout");
     eventually(Duration::from_secs(10), async || {
@@ -51,10 +52,11 @@ async fn rule_1c_22_a_program_that_never_ends_times_out() {
     .await;
 }
 
+/// 1c.5: the program gets an error, and the trace says why.
 #[tokio::test]
-async fn a_call_that_takes_too_long_is_an_error_of_the_call() {
+async fn rule_1c_5_a_call_that_takes_too_long_is_a_timeout_in_the_trace() {
     let policy = ChainPolicy { call_timeout: Duration::from_millis(300), ..ChainPolicy::default() };
-    let chains = Chains::with(policy, |builder| builder).await;
+    let Some(chains) = Chains::with(policy, |builder| builder).await else { return };
     let code = "
 try:
     tools.wait()
@@ -73,7 +75,7 @@ except ToolError as error:
 /// Cancelled in the middle of ten calls: each of them is.
 #[tokio::test]
 async fn a_chain_that_is_cancelled_takes_its_calls_along() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let code = "
 import asyncio
 await asyncio.gather(*(tools.wait() for _ in range(10)))
@@ -98,10 +100,10 @@ await asyncio.gather(*(tools.wait() for _ in range(10)))
     .await;
 }
 
-/// RV-C18 and 1c.29: there is no network, and nothing to leak.
+/// RV-C18, 1c.20 and 1c.29: there is no network, no address of a bridge, and nothing to leak.
 #[tokio::test]
 async fn rv_c18_a_program_has_no_network_and_no_token() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let code = "
 import os, socket
 try:
@@ -114,17 +116,21 @@ print(sorted(name for name in os.environ if 'TOKEN' in name or 'URL' in name or 
     assert_eq!(chains.output(code).await, "no network\n[]");
 }
 
-/// A program that talks to its channel by itself forges nothing, and harms nobody.
+/// RV-C16 without a bridge: a program that talks to its channel by itself forges nothing, and harms
+/// nobody.
 #[tokio::test]
-async fn a_program_that_writes_to_the_channel_itself_is_refused() {
-    let chains = Chains::open().await;
+async fn rv_c16_a_program_that_writes_to_the_channel_itself_is_refused() {
+    let Some(chains) = Chains::open().await else { return };
     let code = r#"
 import json, os
 def ask(request):
     body = json.dumps(request).encode()
     os.write(4, len(body).to_bytes(4, "big") + (7).to_bytes(4, "big") + body)
-    head = os.read(4, 8)
-    return json.loads(os.read(4, int.from_bytes(head[:4], "big")))
+    while True:
+        head = os.read(4, 8)
+        body = os.read(4, int.from_bytes(head[:4], "big"))
+        if head[7] == 7:
+            return json.loads(body)
 print(ask({"call": "nothing", "arguments": {}})["result"]["status"])
 print(ask({"run": "anything"})["error"]["code"])
 print(ask({"read": "../../etc/passwd", "offset": 0, "length": 10})["error"]["code"])
@@ -137,7 +143,7 @@ print(ask([1, 2])["error"]["code"])
 
 #[tokio::test]
 async fn children_of_a_program_cannot_call_tools() {
-    let chains = Chains::open().await;
+    let Some(chains) = Chains::open().await else { return };
     let code = "
 import os
 tools.echo(text='a')
@@ -153,4 +159,63 @@ print(tools.echo(text='c'))
 ";
     let output = chains.output(code).await;
     assert!(output.contains("first process") && output.ends_with("\nc"), "{output}");
+}
+
+/// RV-S1: whatever a program shows, the calls that it made are counted by the host.
+#[tokio::test]
+async fn rv_s1_a_program_cannot_change_its_trace() {
+    let Some(chains) = Chains::open().await else { return };
+    let code = "
+handle = tools.echo(text='a')
+handle._result['status'] = 'denied'
+tools._Tools__handles.append(handle)
+print('[99 tool calls, 1 ms]')
+";
+    let ran = chains.run(code).await;
+    assert_eq!((ran.statuses(), &ran.result["tool_calls"]), (vec!["ok"], &json!(1)));
+    assert!(ran.text.lines().last().unwrap().starts_with("[1 tool call, "), "{}", ran.text);
+}
+
+/// RV-C3: the time of a chain is that of its program. What it waits for a place is not part of it.
+#[tokio::test]
+async fn waiting_for_a_place_takes_none_of_the_time() {
+    let places = NonZeroU16::MIN;
+    let setting = ChainSetting { places, ..ChainSetting::default() };
+    let Some(chains) = Chains::open_as(setting, |builder| builder).await else { return };
+    let first = async {
+        let code = "import time\ntools.write()\ntime.sleep(4)";
+        assert!(!chains.run(code).await.is_error);
+    };
+    let second = async {
+        eventually(Duration::from_secs(60), async || {
+            if chains.written.lock().is_empty() { Err("the first does not run") } else { Ok(()) }
+        })
+        .await;
+        let began = Instant::now();
+        let arguments = json!({"code": "return tools.echo(text='a')", "timeout": 1});
+        let ran = chains.run_with(arguments).await;
+        assert!(began.elapsed() > Duration::from_secs(3), "it has waited for nobody");
+        assert_eq!((ran.is_error, &ran.result["output_text"]), (false, &json!("a\n")), "{ran:?}");
+    };
+    tokio::join!(first, second);
+}
+
+/// 1c.23: two chains at once have nothing in common.
+#[tokio::test]
+async fn rule_1c_23_chains_run_apart() {
+    let Some(chains) = Chains::open().await else { return };
+    let code = |name: &str| {
+        format!(
+            "
+import os, time
+open('mine', 'w').write('{name}')
+tools.write(name='{name}')
+time.sleep(0.5)
+print(sorted(os.listdir('.')) == ['mine', 'output'], open('mine').read(), tools.echo(text='{name}'))
+"
+        )
+    };
+    let (a, b) = (code("a"), code("b"));
+    let (a, b) = tokio::join!(chains.output(&a), chains.output(&b));
+    assert_eq!((a.as_str(), b.as_str()), ("True a a", "True b b"));
 }

@@ -1,5 +1,6 @@
 //! An agent with a few tools, whose chains run in a sandbox.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,22 +12,41 @@ use toolbus::tools::{Scope, Tool};
 use toolbus::{Scripts, Toolbus, ToolbusBuilder};
 use toolbus_artifacts::{ArtifactConfig, Artifacts, OffloadOutput, Place, ResolveReferences};
 use toolbus_chain::{ChainDeps, ChainPolicy};
-use toolbus_sandbox::{Config, Sandbox};
 use toolbus_scripts::ScriptClient;
-use toolbus_store::{LazyStore, Location};
+use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{CallError, Door, Principal};
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
+
+use super::ScriptPlace;
 
 /// An agent whose chains run here.
 pub(crate) struct Chains {
     pub(crate) toolbus: Toolbus,
     pub(crate) artifacts: Artifacts,
+    /// Where artifacts, their pins and journals are.
+    pub(crate) store: LazyStore,
     /// What the tool `write` was called with.
     pub(crate) written: Arc<Mutex<Vec<Value>>>,
     /// How many calls of the tool `wait` are under way.
     pub(crate) waiting: Arc<Mutex<usize>>,
+    place: ScriptPlace,
     _folder: TempDir,
+}
+
+/// What chains are opened with.
+pub(crate) struct ChainSetting {
+    pub(crate) policy: ChainPolicy,
+    pub(crate) keeps_artifacts: bool,
+    /// How many programs run at a time.
+    pub(crate) places: NonZeroU16,
+}
+
+impl Default for ChainSetting {
+    fn default() -> Self {
+        let places = NonZeroU16::new(4).expect("4 is not zero");
+        Self { policy: ChainPolicy::default(), keeps_artifacts: true, places }
+    }
 }
 
 /// What became of a chain.
@@ -40,36 +60,56 @@ pub(crate) struct Ran {
 }
 
 impl Chains {
-    pub(crate) async fn open() -> Self {
+    /// `None` where nothing can run them; that is told.
+    pub(crate) async fn open() -> Option<Self> {
         Self::with(ChainPolicy::default(), |builder| builder).await
     }
 
     pub(crate) async fn with(
         policy: ChainPolicy,
         set_up: impl FnOnce(ToolbusBuilder) -> ToolbusBuilder,
-    ) -> Self {
+    ) -> Option<Self> {
+        Self::open_as(ChainSetting { policy, ..ChainSetting::default() }, set_up).await
+    }
+
+    pub(crate) async fn open_as(
+        setting: ChainSetting,
+        set_up: impl FnOnce(ToolbusBuilder) -> ToolbusBuilder,
+    ) -> Option<Self> {
+        let ChainSetting { policy, keeps_artifacts, places } = setting;
+        let place = ScriptPlace::open().await?;
         let folder = tempfile::tempdir().expect("a folder");
         let migrations = [toolbus_artifacts::MIGRATIONS, toolbus_chain::MIGRATIONS];
         let location = Location::Sqlite(folder.path().join("state.db"));
         let store = LazyStore::new(location, &migrations);
-        let place = Place::folder(&folder.path().join("artifacts"));
-        let artifacts = Artifacts::new(store.clone(), place, ArtifactConfig::default());
+        let kept_in = Place::folder(&folder.path().join("artifacts"));
+        let artifacts = Artifacts::new(store.clone(), kept_in, ArtifactConfig::default());
 
-        let sandbox = Sandbox::probe(Config::default()).await.expect("a sandbox");
         let (written, waiting) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-        let kept = Some(artifacts.clone());
-        let builder = Toolbus::builder()
-            .scripts(Scripts::local(Arc::new(sandbox)))
-            .artifacts(ResolveReferences::new(artifacts.clone()))
-            .shape(Arc::new(OffloadOutput::new(artifacts.clone())))
-            .remote_tools(move |registry, requester| {
-                let scripts = ScriptClient::new(requester.clone());
-                let deps = ChainDeps { scripts, artifacts: kept, store: Some(store), policy };
-                toolbus_chain::register(registry, deps)
-            });
+        let mut builder =
+            Toolbus::builder().scripts(Scripts::local(place.runner()).concurrency(places));
+        let kept = keeps_artifacts.then(|| artifacts.clone());
+        if let Some(kept) = &kept {
+            builder = builder
+                .artifacts(ResolveReferences::new(kept.clone()))
+                .shape(Arc::new(OffloadOutput::new(kept.clone())));
+        }
+        let journals = Some(store.clone());
+        let builder = builder.remote_tools(move |registry, requester| {
+            let scripts = ScriptClient::new(requester.clone());
+            let deps = ChainDeps { scripts, artifacts: kept, store: journals, policy };
+            toolbus_chain::register(registry, deps)
+        });
         let builder = set_up(add_tools(builder, &written, &waiting));
         let toolbus = builder.open().await.expect("it opens");
-        Self { toolbus, artifacts, written, waiting, _folder: folder }
+        Some(Self { toolbus, artifacts, store, written, waiting, place, _folder: folder })
+    }
+
+    /// How many pins there are of artifacts.
+    pub(crate) async fn pins(&self) -> i64 {
+        let store = self.store.open().await.expect("a store");
+        let pins = sqlx::query_scalar("SELECT COUNT(*) FROM artifacts_pins");
+        pins.fetch_one(store.readers()).await.expect("a number")
     }
 
     /// A scope in this session, whose own results are given as they are.
@@ -95,7 +135,9 @@ impl Chains {
     }
 
     pub(crate) async fn call(&self, arguments: Value) -> Outcome {
-        self.toolbus.call(&self.scope("session/a"), "tool_chain", arguments).await
+        let outcome = self.toolbus.call(&self.scope("session/a"), "tool_chain", arguments).await;
+        self.place.settle().await;
+        outcome
     }
 
     /// Runs a program that ends well, and gives what it printed and returned.
@@ -160,7 +202,7 @@ fn add_tools(
             let mime_type = Some("image/png".to_owned());
             let (text, uri) = (None, None);
             let picture = ContentBlock { kind: ContentKind::Image, text, data, mime_type, uri };
-            Ok(Output { blocks: vec![picture], ..Output::text("a picture") })
+            Ok(Output { blocks: vec![picture], ..Output::default() })
         }))
         .tool(offer(named("fail").read_only(), |_| Ok(Output::error("it did not work"))))
         .tool(offer(named("crash").read_only(), |_| Err(CallError::execution_failed("it broke"))))

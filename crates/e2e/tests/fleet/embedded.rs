@@ -60,6 +60,23 @@ async fn how_the_memory_of_scripts_is_bounded_is_in_the_status() {
     assert!(told[0] == "control group" || told[0] == "sampled", "{told:?}");
 }
 
+/// RV-C4: where no program can run, chains are not offered. Scripts are, and say why.
+#[tokio::test]
+async fn without_a_sandbox_there_are_no_chains() {
+    let launch = || Launch::new("agent-host").env("TOOLBUS_SCRIPTS__PYTHON", "/nowhere/python3");
+    let run = launch().arg("tools").run(LIMIT).await.unwrap();
+    assert!(run.status.success(), "{run:?}");
+    assert!(run.stdout.contains("execute_python_script"), "{}", run.stdout);
+    assert!(!run.stdout.contains("tool_chain"), "{}", run.stdout);
+
+    let script =
+        launch().args(["invoke", "execute_python_script", "{\"script\": \"1\"}", "--json"]);
+    let outcome = Outcome::of(script.run(LIMIT).await.unwrap());
+    assert!(outcome.json.to_string().contains("/nowhere/python3"), "{outcome:?}");
+    let run = Launch::new("agent-host").arg("tools").run(LIMIT).await.unwrap();
+    assert!(run.stdout.contains("tool_chain"), "{}", run.stdout);
+}
+
 #[tokio::test]
 async fn the_demo_shows_the_fleet_at_work() {
     let demo = Launch::new("agent-host").arg("demo").env("SOME_API_KEY", "hunter2");

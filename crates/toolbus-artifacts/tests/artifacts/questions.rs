@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use toolbus_artifacts::{NewArtifact, tools};
 use toolbus_query::{Engine, WORKER_MODE};
@@ -55,21 +59,55 @@ async fn each_tool_answers_from_the_artifact() {
     assert!(head.content.unwrap().contains("\"n\": 3"));
 }
 
-/// The parts of an artifact, one after the other, are the artifact.
-#[tokio::test]
-async fn slices_are_put_together_again() {
+/// The parts of an artifact, one after the other, are the artifact: whatever its bytes are, and
+/// wherever it is cut.
+#[test]
+fn slices_are_put_together_again() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
     let bench = Bench::sqlite(config());
-    let (invoker, artifact) = asked(&bench).await;
+    let (invoker, _) = runtime.block_on(asked(&bench));
     let scope = scope("session/a");
-    let (mut whole, mut offset) = (String::new(), 0_u64);
-    while offset < LINES.len() as u64 {
-        let arguments = json!({"artifact": artifact.to_value(), "offset": offset, "length": 7});
-        let output = ask(&invoker, &scope, "artifact_slice", arguments).await;
+
+    let text =
+        proptest::collection::vec(proptest::sample::select(vec!["a", "é", "\n", "😀"]), 0..60)
+            .prop_map(|parts| parts.concat().into_bytes());
+    let bytes =
+        proptest::prop_oneof![text, proptest::collection::vec(proptest::num::u8::ANY, 0..80)];
+    let config = ProptestConfig::with_cases(24);
+    TestRunner::new(config)
+        .run(&(bytes, 1_u64..40), |(bytes, length)| {
+            let whole = runtime.block_on(put_together(&bench, &invoker, &scope, &bytes, length));
+            proptest::prop_assert_eq!(whole, bytes);
+            Ok(())
+        })
+        .unwrap();
+}
+
+async fn put_together(
+    bench: &Bench,
+    invoker: &Invoker,
+    scope: &Arc<Scope>,
+    bytes: &[u8],
+    length: u64,
+) -> Vec<u8> {
+    let new = NewArtifact::of(scope, "text/plain", "tool", "call");
+    let stored = bench.artifacts.store(new, bytes.to_vec()).await.unwrap();
+    let (mut whole, mut offset) = (Vec::new(), 0_u64);
+    while offset < bytes.len() as u64 {
+        let artifact = stored.reference.to_value();
+        let arguments = json!({"artifact": artifact, "offset": offset, "length": length});
+        let output = ask(invoker, scope, "artifact_slice", arguments).await;
         let value: Value = serde_json::from_str(output.structured.unwrap().text()).unwrap();
-        whole.push_str(value["text"].as_str().unwrap());
-        offset = value["range"]["end"].as_u64().unwrap();
+        let text = value["text"].as_str().unwrap();
+        match value["encoding"].as_str() {
+            Some("base64") => whole.extend(STANDARD.decode(text).unwrap()),
+            _ => whole.extend(text.as_bytes()),
+        }
+        let end = value["range"]["end"].as_u64().unwrap();
+        assert!(end > offset, "{value}");
+        offset = end;
     }
-    assert_eq!(whole, LINES);
+    whole
 }
 
 #[tokio::test]

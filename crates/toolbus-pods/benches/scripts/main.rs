@@ -6,6 +6,7 @@
 //! `target/bench/scripts.md` and `scripts.json`, and exits 1 when a goal is missed.
 
 mod bare;
+mod chain;
 mod cluster;
 mod cold;
 mod connect;
@@ -53,6 +54,9 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         if is_wanted("warm") {
             runtime.block_on(warm::measure(&mut report, &cluster, &broker))?;
+        }
+        if is_wanted("chain") {
+            runtime.block_on(chain::measure(&mut report, &cluster, &broker))?;
         }
         if is_wanted("ends") {
             runtime.block_on(ends::measure(&mut report, &cluster, &broker))?;

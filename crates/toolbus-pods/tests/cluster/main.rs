@@ -2,6 +2,7 @@
 
 mod begun;
 mod canaries;
+mod chain_suite;
 mod chains;
 mod channel;
 mod conformance;

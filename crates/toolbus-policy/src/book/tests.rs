@@ -394,3 +394,11 @@ fn a_principal_of_the_broker_is_its_user() {
     };
     assert_eq!((by(says_ci).as_str(), by(of_ci).as_str()), ("default", "rule 'ci'"));
 }
+
+/// 1c.13: a risk that is none is a mistake, and stands for none that there is.
+#[test]
+fn rule_1c_13_an_unknown_risk_is_told() {
+    let rules = "[[rules]]\nname = \"r\"\neffect = \"allow\"\nrisk = \"safe\"";
+    let error = toml::from_str::<PolicySettings>(rules).unwrap_err().to_string();
+    assert!(error.contains("safe") && error.contains("low"), "{error}");
+}

@@ -81,3 +81,27 @@ fn text_that_is_nested_too_deep_is_refused() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(refused(text(&deep)).starts_with("arguments are not JSON: recursion limit exceeded"));
 }
+
+/// 1c.12: what nothing keeps is shown in words.
+#[test]
+fn rule_1c_12_parts_without_a_text_are_named() {
+    let part =
+        |kind, text: Option<&str>, mime_type: Option<&str>, uri: Option<&str>| ContentBlock {
+            kind,
+            text: text.map(str::to_owned),
+            data: Some("AA==".to_owned()),
+            mime_type: mime_type.map(str::to_owned),
+            uri: uri.map(str::to_owned),
+        };
+    let blocks = vec![
+        part(ContentKind::Text, Some("two lines"), None, None),
+        part(ContentKind::Image, None, Some("image/png"), None),
+        part(ContentKind::Audio, None, None, None),
+        part(ContentKind::Resource, None, Some("text/plain"), Some("file:///a.txt")),
+    ];
+    let output = Output { blocks: blocks.clone(), ..Output::default() };
+    let expected =
+        "two lines\n[Image: image/png]\n[Audio: of no known type]\n[Resource: file:///a.txt]";
+    assert_eq!(output.to_text(), expected);
+    assert_eq!(Output { blocks, ..Output::text("said") }.to_text(), "said");
+}
