@@ -12,6 +12,7 @@ use toolbus_wire::message::toolbus::{AskError, AskKind};
 use crate::answers::Approve;
 use crate::approval::Approval;
 use crate::binding::Remember;
+use crate::chain_answer::{CHAIN_CALLS_MAX, ForChain};
 
 /// Most characters of the arguments that a form shows.
 const FORM_CHARACTERS_MAX: usize = 4_000;
@@ -91,23 +92,37 @@ fn form_params(approval: &Approval) -> Value {
     if approval.binding.session.is_some() {
         remember.push("session");
     }
+    let mut properties = json!({
+        "decision": {
+            "type": "string",
+            "title": "Decision",
+            "enum": ["approve", "deny"],
+        },
+        "remember": {
+            "type": "string",
+            "title": "How far a yes holds",
+            "enum": remember,
+            "default": "once",
+        },
+    });
+    if approval.binding.chain.is_some() {
+        properties["more_calls"] = json!({
+            "type": "integer",
+            "title": "How many more calls of this tool the same program may make",
+            "minimum": 0,
+            "maximum": CHAIN_CALLS_MAX,
+            "default": 0,
+        });
+        properties["matching"] = json!({
+            "type": "string",
+            "title": "What their arguments have, as a JSON object; empty for any",
+        });
+    }
     json!({
         "message": message,
         "requestedSchema": {
             "type": "object",
-            "properties": {
-                "decision": {
-                    "type": "string",
-                    "title": "Decision",
-                    "enum": ["approve", "deny"],
-                },
-                "remember": {
-                    "type": "string",
-                    "title": "How far a yes holds",
-                    "enum": remember,
-                    "default": "once",
-                },
-            },
+            "properties": properties,
             "required": ["decision"],
         },
     })
@@ -115,8 +130,29 @@ fn form_params(approval: &Approval) -> Value {
 
 fn read_form(answer: &Value, remember_for: Duration) -> Approve {
     let content = &answer["content"];
-    let is_yes = answer["action"] == "accept" && content["decision"] == "approve";
-    if is_yes { yes(&content["remember"], remember_for) } else { Approve::No }
+    if answer["action"] != "accept" || content["decision"] != "approve" {
+        return Approve::No;
+    }
+    match &content["more_calls"] {
+        Value::Null => yes(&content["remember"], remember_for),
+        calls if calls.as_u64() == Some(0) => yes(&content["remember"], remember_for),
+        calls => for_chain(content, calls).map_or(Approve::No, Approve::ForChain),
+    }
+}
+
+/// A yes to calls to come. One that is remembered in another way as well is none that is clear.
+fn for_chain(content: &Value, calls: &Value) -> Option<ForChain> {
+    if !matches!(content["remember"].as_str(), None | Some("once")) {
+        return None;
+    }
+    let calls = u32::try_from(calls.as_u64()?).ok()?;
+    let arguments = match &content["matching"] {
+        Value::Null => Value::Null,
+        Value::String(text) if text.trim().is_empty() => Value::Null,
+        Value::String(text) => serde_json::from_str(text).ok()?,
+        _ => return None,
+    };
+    Some(ForChain { calls, arguments })
 }
 
 /// A yes that is remembered in a way that nobody knows is a no.

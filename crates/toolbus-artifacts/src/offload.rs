@@ -241,13 +241,8 @@ fn describe_shortly(artifact: &ArtifactInfo) -> String {
 
 /// A picture that is somewhere else is not stored: it is shown as what it is.
 fn note_of_link(block: &ContentBlock) -> Option<String> {
-    let uri = block.uri.as_deref()?;
-    let kind = match block.kind {
-        ContentKind::Image => "Image",
-        ContentKind::Audio => "Audio",
-        _ => return None,
-    };
-    Some(format!("[{kind}: {uri}]"))
+    let is_media = matches!(block.kind, ContentKind::Image | ContentKind::Audio);
+    (is_media && block.uri.is_some()).then(|| block.to_text().into_owned())
 }
 
 fn warn(error: &(dyn std::error::Error + 'static), of: ShapeContext<'_>) {

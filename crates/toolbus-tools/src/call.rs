@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress, Slot};
 use toolbus_wire::json::{RawJson, count_values};
-use toolbus_wire::message::tool::{ContentBlock, ContentKind};
+use toolbus_wire::message::tool::ContentBlock;
 
 pub use crate::call_error::CallError;
 pub use crate::invocation::{InnerCalls, Invocation};
@@ -114,7 +114,7 @@ impl Output {
         if let Some(content) = &self.content {
             return Cow::Borrowed(content);
         }
-        let parts: Vec<_> = self.blocks.iter().map(block_text).collect();
+        let parts: Vec<_> = self.blocks.iter().map(ContentBlock::to_text).collect();
         Cow::Owned(parts.join("\n"))
     }
 
@@ -123,21 +123,6 @@ impl Output {
     pub fn error(content: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(content) }
     }
-}
-
-/// A part in words: a text is its own, and anything else is named by what it is.
-fn block_text(block: &ContentBlock) -> Cow<'_, str> {
-    if let Some(text) = &block.text {
-        return Cow::Borrowed(text);
-    }
-    let kind = match &block.kind {
-        ContentKind::Image => "Image",
-        ContentKind::Audio => "Audio",
-        ContentKind::Resource => "Resource",
-        _ => "Part",
-    };
-    let which = block.uri.as_deref().or(block.mime_type.as_deref()).unwrap_or("of no known type");
-    Cow::Owned(format!("[{kind}: {which}]"))
 }
 
 impl Call {

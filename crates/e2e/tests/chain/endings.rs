@@ -137,6 +137,18 @@ print(ask({"read": "../../etc/passwd", "offset": 0, "length": 10})["error"]["cod
 print(ask([1, 2])["error"]["code"])
 "#;
     assert_eq!(chains.output(code).await, "error\ninvalid\nartifact\ninvalid");
+    // Frames that are printed are text.
+    let code = r#"
+import sys
+body = b'{"call": "write", "arguments": {}}'
+frame = len(body).to_bytes(4, "big") + (1).to_bytes(4, "big") + body
+for stream in sys.stdout, sys.stderr:
+    stream.buffer.write(frame)
+    stream.flush()
+"#;
+    let ran = chains.run(code).await;
+    assert_eq!((ran.is_error, &ran.result["tool_calls"]), (false, &json!(0)), "{}", ran.text);
+    assert_eq!(chains.written.lock().len(), 0);
     let ran = chains.run("import os\nos.write(4, b'\\xff' * 100)\ntools.echo(text='a')").await;
     assert!(ran.is_error && ran.text.contains("closed"), "{}", ran.text);
 }

@@ -42,3 +42,33 @@ fn rv_i9_whatever_is_no_clear_yes_is_a_no() {
         assert_eq!(read_form(&answer, HOUR), expected, "{answer}");
     }
 }
+
+/// A form can say yes to a loop of a chain, and what is not clear is a no.
+#[test]
+fn a_form_approves_calls_of_a_chain_to_come() {
+    let check = |content: Value, expected: Approve| {
+        let answer = json!({"action": "accept", "content": content});
+        assert_eq!(read_form(&answer, HOUR), expected, "{answer}");
+    };
+    let more = |calls, arguments| Approve::ForChain(ForChain { calls, arguments });
+    let once = Approve::Yes { remember: Remember::Once, remember_for: HOUR };
+
+    check(json!({"decision": "approve", "more_calls": 0, "matching": ""}), once);
+    check(json!({"decision": "approve", "more_calls": 5}), more(5, Value::Null));
+    let matching = json!({
+        "decision": "approve", "remember": "once", "more_calls": 5, "matching": "{\"a\": \"x*\"}",
+    });
+    check(matching, more(5, json!({"a": "x*"})));
+
+    for unclear in [
+        json!({"decision": "deny", "more_calls": 5}),
+        json!({"decision": "approve", "more_calls": -1}),
+        json!({"decision": "approve", "more_calls": "5"}),
+        json!({"decision": "approve", "more_calls": 1.5}),
+        json!({"decision": "approve", "more_calls": 5, "matching": "{"}),
+        json!({"decision": "approve", "more_calls": 5, "matching": 1}),
+        json!({"decision": "approve", "more_calls": 5, "remember": "tool"}),
+    ] {
+        check(unclear, Approve::No);
+    }
+}

@@ -49,6 +49,23 @@ async fn rv_i11_a_reference_is_what_it_stands_for() {
     check(deep, expected).await;
 }
 
+/// What calls itself a text or JSON, and is neither, is bytes.
+#[tokio::test]
+async fn a_type_that_lies_changes_no_byte() {
+    let bench = Bench::sqlite(config());
+    let scope = scope("session/a");
+    for (media_type, bytes, expected) in [
+        ("text/plain", &[0xff, 0xfe][..], json!("//4=")),
+        ("application/json", &[0xff][..], json!("/w==")),
+        ("application/json", b"{\"a\": ", json!("{\"a\": ")),
+        ("image/png", b"<script>", json!("PHNjcmlwdD4=")),
+    ] {
+        let reference = store(&bench, "session/a", media_type, bytes).await;
+        let taken = take(&bench, &scope, json!({"any": reference.to_value()})).await.unwrap();
+        assert_eq!(taken, json!({"any": expected}), "{media_type}");
+    }
+}
+
 #[tokio::test]
 async fn what_a_reference_stands_for_has_to_fit_the_schema() {
     let bench = Bench::sqlite(config());

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use toolbus_wire::ErrorCode;
+use toolbus_wire::message::tool::ContentKind;
 
 use super::*;
 

@@ -1,5 +1,7 @@
 //! Calls of tools and their outcomes.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -74,6 +76,24 @@ pub struct ContentBlock {
     /// Where it can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
+}
+
+impl ContentBlock {
+    /// The part in words: a text is its own, and anything else is named by what it is.
+    #[must_use]
+    pub fn to_text(&self) -> Cow<'_, str> {
+        if let Some(text) = &self.text {
+            return Cow::Borrowed(text);
+        }
+        let kind = match &self.kind {
+            ContentKind::Image => "Image",
+            ContentKind::Audio => "Audio",
+            ContentKind::Resource => "Resource",
+            _ => "Part",
+        };
+        let which = self.uri.as_deref().or(self.mime_type.as_deref());
+        Cow::Owned(format!("[{kind}: {}]", which.unwrap_or("of no known type")))
+    }
 }
 
 text_enum! {
