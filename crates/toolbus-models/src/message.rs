@@ -63,7 +63,7 @@ pub struct Reasoning {
 pub struct OpaqueReasoning {
     /// The form that it has. An API that has another one is not given it.
     pub form: ReasoningForm,
-    /// The model that wrote it; signatures are of no use to another.
+    /// The model that was asked; what it signed is of no use to another.
     pub model: String,
     /// The value itself.
     pub value: Value,

@@ -20,7 +20,7 @@ pub struct ModelRequest {
     /// Most tokens that it may write; as many as the settings say where it is `None`.
     pub output_tokens_max: Option<u32>,
     /// How freely it chooses its words, from 0 to 2; the API's own where it is `None`.
-    pub temperature: Option<f32>,
+    pub temperature: Option<f64>,
     /// What requests that begin with the same messages have in common, such as the session's id:
     /// APIs that take one find their prompt cache by it.
     pub session_key: Option<Arc<str>>,
