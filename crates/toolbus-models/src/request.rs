@@ -19,7 +19,8 @@ pub struct ModelRequest {
     pub tools: Arc<ToolList>,
     /// Most tokens that it may write; as many as the settings say where it is `None`.
     pub output_tokens_max: Option<u32>,
-    /// How freely it chooses its words, from 0 to 2; the API's own where it is `None`.
+    /// How freely it chooses its words, from 0 to 2; the API's own where it is `None`. Anthropic's
+    /// API takes none.
     pub temperature: Option<f64>,
     /// What requests that begin with the same messages have in common, such as the session's id:
     /// APIs that take one find their prompt cache by it.

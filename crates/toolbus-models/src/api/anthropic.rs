@@ -17,6 +17,3 @@ pub(crate) const VERSION: &str = "2023-06-01";
 /// Most tokens of an answer where nobody says: the API wants to be told. Every model that it still
 /// serves takes as many.
 pub(crate) const OUTPUT_TOKENS: u32 = 16_384;
-
-#[cfg(test)]
-mod tests;

@@ -22,6 +22,3 @@ pub(crate) enum ChatFlavour {
     /// Another one: what was there from the beginning, and no more.
     Compatible,
 }
-
-#[cfg(test)]
-mod tests;

@@ -79,3 +79,6 @@ pub(crate) fn tokens(value: &Value) -> Option<u64> {
     let count = value.as_u64().or_else(|| value.as_f64().map(|count| count as u64))?;
     Some(count.min(TOKENS_MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! The body of a request.
 //!
 //! What repeats from request to request stands first and is marked for the prompt cache: the tools,
-//! the system prompt and, within a session, everything up to the last message.
+//! the system prompt and, within a session, everything up to the last message. The API has no
+//! temperature any more.
 
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
@@ -37,8 +38,6 @@ struct Body<'a> {
     messages: Vec<Value>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<Value>,
@@ -59,8 +58,6 @@ pub(crate) fn write_body(from: &AnthropicRequest<'_>) -> serde_json::Result<Vec<
         system,
         messages: messages(from),
         stream: true,
-        // A model that thinks takes none.
-        temperature: request.temperature.filter(|_| effort.is_none()).map(|t| t.clamp(0.0, 1.0)),
         thinking: effort.map(|_| json!({"type": "adaptive"})),
         output_config: effort.map(|effort| json!({"effort": effort})),
     };
