@@ -1,4 +1,5 @@
-//! Models behind an API: OpenAI's chat completions, and what imitates them, and Anthropic's messages.
+//! Models behind an API: OpenAI's chat completions, and what imitates them, and Anthropic's
+//! messages.
 //!
 //! A request is one POST whose answer is a stream of server-sent events. Everything that comes is
 //! bounded: an event, the whole answer, the number of calls, the time to connect, between two

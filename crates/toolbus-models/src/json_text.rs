@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Error, Value};
 
-/// Reads a text as JSON. Half of a surrogate pair, which some APIs and models write and no text here
-/// can hold, becomes a replacement character.
+/// Reads a text as JSON. Half of a surrogate pair, which some APIs and models write and no text
+/// here can hold, becomes a replacement character.
 pub(crate) fn read_json(text: &str) -> Result<Value, Error> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),

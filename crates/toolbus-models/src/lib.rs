@@ -1,7 +1,7 @@
 //! Models and their APIs.
 //!
-//! A [`Model`] is asked with a [`ModelRequest`] and answers with a [`Completion`], of which it tells
-//! while it is written. Sessions are made of [`Message`]s, which know nothing of any API.
+//! A [`Model`] is asked with a [`ModelRequest`] and answers with a [`Completion`], of which it
+//! tells while it is written. Sessions are made of [`Message`]s, which know nothing of any API.
 //! [`dialect`] is what an API is told of tools, and the way back from a model's call.
 //!
 //! What goes over the network is behind the feature `http`: an engine without I/O uses the rest.

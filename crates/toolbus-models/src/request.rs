@@ -27,8 +27,8 @@ pub struct ModelRequest {
     pub session_key: Option<Arc<str>>,
 }
 
-/// Tools that a model may call, lowered for each API once, when one first asks. Whoever keeps a list
-/// keeps it with the revision of the registry that it was made from.
+/// Tools that a model may call, lowered for each API once, when one first asks. Whoever keeps a
+/// list keeps it with the revision of the registry that it was made from.
 #[derive(Default)]
 pub struct ToolList {
     tools: Vec<Arc<ToolEntry>>,

@@ -37,9 +37,9 @@ pub struct ModelSettings {
     pub retry_wait_max: TimeSpan,
 }
 
-/// The endpoints of each tier, by name, in the order in which they are asked: the next one where one
-/// cannot answer. A tier without any has those of the nearest that has some; where none has, all of
-/// the endpoints, in the order of their names.
+/// The endpoints of each tier, by name, in the order in which they are asked: the next one where
+/// one cannot answer. A tier without any has those of the nearest that has some; where none has,
+/// all of the endpoints, in the order of their names.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TierSettings {
@@ -100,8 +100,8 @@ pub struct EndpointSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Provider {
-    /// OpenAI's chat completions, and with a `base_url` what imitates them: Ollama, llama.cpp, vLLM,
-    /// LiteLLM and others.
+    /// OpenAI's chat completions, and with a `base_url` what imitates them: Ollama, llama.cpp,
+    /// vLLM, LiteLLM and others.
     OpenAi,
     /// Anthropic's messages.
     Anthropic,

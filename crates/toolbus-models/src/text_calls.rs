@@ -1,8 +1,8 @@
 //! Calls in text, for models that were not made to call tools.
 //!
 //! The system prompt tells the model of the tools and how to write a call: a fenced block with one
-//! JSON object in it. Blocks are taken out of the text while it streams, and results go back as text
-//! of the user. Whoever asks sees the same messages and calls as with any other model.
+//! JSON object in it. Blocks are taken out of the text while it streams, and results go back as
+//! text of the user. Whoever asks sees the same messages and calls as with any other model.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -299,6 +299,7 @@ fn answer_text(answer: &AssistantMessage, tools: &LoweredTools) -> String {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
+
                 let block = match &call.arguments {
                     CallArguments::Json { value } => {
                         let name = tools.model_name(&call.name);

@@ -209,6 +209,7 @@ impl<'a> Answer<'a> {
     fn finish_part(&self, draft: Draft, is_cut: bool) -> AssistantPart {
         match draft {
             Draft::Text(text) => AssistantPart::Text { text },
+
             Draft::Reasoning { text, opaque } => {
                 let opaque = opaque.map(|(form, value)| OpaqueReasoning {
                     form,
@@ -217,6 +218,7 @@ impl<'a> Answer<'a> {
                 });
                 AssistantPart::Reasoning(Reasoning { text, opaque })
             }
+
             Draft::Call { id, name, arguments, is_whole } => {
                 let tool = self.tools.find_own(&name);
                 let ReadArguments { arguments, written } =

@@ -11,8 +11,8 @@ use crate::dialect::Dialect;
 /// The dialect of its definitions of tools.
 pub(crate) const DIALECT: Dialect = Dialect::OpenAiChat;
 
-/// Whose API it is. They take the same requests but for a few members, and some refuse a member that
-/// they do not know.
+/// Whose API it is. They take the same requests but for a few members, and some refuse a member
+/// that they do not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChatFlavour {
     /// OpenAI's own.

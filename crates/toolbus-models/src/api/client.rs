@@ -137,6 +137,7 @@ impl Protocol {
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+
         match self {
             Self::Chat(flavour) => {
                 headers.extend(key.map(|key| (AUTHORIZATION, key.header("Bearer "))));
@@ -244,6 +245,7 @@ impl ApiModel {
                 effort: self.effort,
             }),
         };
+
         let refused = |message: String| ErrorKind::Refused { status: 0, message };
         let body = written.map_err(|error| refused(error.to_string()))?;
         if body.len() > REQUEST_BYTES_MAX {

@@ -1,7 +1,7 @@
 //! What APIs say instead of an answer, told apart.
 //!
-//! Every API has a form of its own, and those that imitate another's have several; what they mean is
-//! in the status, in a code where there is one, and else in the words.
+//! Every API has a form of its own, and those that imitate another's have several; what they mean
+//! is in the status, in a code where there is one, and else in the words.
 
 use std::time::Duration;
 

@@ -116,6 +116,7 @@ impl<'a> AnthropicStream<'a> {
                 self.answer.push_text(block["text"].as_str().unwrap_or_default())?;
                 BlockKind::Text
             }
+
             "thinking" => {
                 let signature = block["signature"].as_str().unwrap_or_default();
                 let thinking = block["thinking"].as_str().unwrap_or_default();
@@ -125,6 +126,7 @@ impl<'a> AnthropicStream<'a> {
                 self.answer.push_reasoning(thinking)?;
                 BlockKind::Thinking(part)
             }
+
             "tool_use" => {
                 let text = |name| block[name].as_str().unwrap_or_default();
                 let part = self.answer.begin_call(text("id"), text("name"))?;

@@ -160,6 +160,7 @@ fn reasoning(from: &ChatRequest<'_>, answer: &AssistantMessage) -> Option<(&'sta
     if model != from.model {
         return None;
     }
+
     match (form, from.flavour) {
         (ReasoningForm::OpenRouterDetails, ChatFlavour::OpenRouter) => {
             Some(("reasoning_details", value.clone()))

@@ -168,6 +168,7 @@ impl<'a> ChatStream<'a> {
         if pieces.is_empty() {
             return Ok(());
         }
+
         let part = match self.details {
             Some(part) => part,
             None => {
@@ -175,6 +176,7 @@ impl<'a> ChatStream<'a> {
                 *self.details.insert(self.answer.begin_opaque(form, Value::Array(Vec::new()))?)
             }
         };
+
         let Some(Value::Array(details)) = self.answer.opaque_mut(part) else { return Ok(()) };
         for piece in pieces {
             let is_same = |last: &&mut Value| {
