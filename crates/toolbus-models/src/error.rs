@@ -134,14 +134,16 @@ impl ErrorKind {
             Self::RateLimited { .. }
             | Self::Overloaded { .. }
             | Self::BrokenStream { .. }
-            | Self::TimedOut { .. }
+            | Self::TimedOut { phase: TimedPhase::Connecting | TimedPhase::NextEvent }
             | Self::Unreachable { .. } => true,
             Self::ContextTooLong { .. }
             | Self::Unauthenticated { .. }
             | Self::QuotaSpent { .. }
             | Self::Refused { .. }
             | Self::TooLarge { .. }
-            | Self::NoKey { .. } => false,
+            | Self::NoKey { .. }
+            // It would take as long again.
+            | Self::TimedOut { phase: TimedPhase::WholeAnswer } => false,
         }
     }
 
@@ -150,7 +152,10 @@ impl ErrorKind {
     #[must_use]
     pub fn is_of_model(&self) -> bool {
         match self {
-            Self::Unauthenticated { .. } | Self::QuotaSpent { .. } | Self::NoKey { .. } => true,
+            Self::Unauthenticated { .. }
+            | Self::QuotaSpent { .. }
+            | Self::NoKey { .. }
+            | Self::TimedOut { .. } => true,
             Self::Refused { status, .. } => *status == 404,
             _ => self.is_transient(),
         }

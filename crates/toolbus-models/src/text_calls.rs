@@ -71,11 +71,13 @@ impl TextCallModel {
         };
         let result = self.inner.complete(&inner_request, &mut pass_on).await;
 
-        // What was held back at the end, and is text after all.
+        // What was held back at the end. A block that broke off is no call.
         parser.end(&mut pieces);
+        pieces.retain(|piece| result.is_ok() || matches!(piece, Piece::Text(_)));
         for piece in pieces {
             on_event(event_of(piece, tools, &mut numbers));
         }
+
         match result {
             Ok(completion) => Ok(read_calls(completion, tools, first)?),
             Err(ModelError { kind, partial }) => {

@@ -219,14 +219,14 @@ impl<'a> Answer<'a> {
                 AssistantPart::Reasoning(Reasoning { text, opaque })
             }
 
-            Draft::Call { id, name, arguments, is_whole } => {
+            Draft::Call { id, name, arguments, .. } => {
                 let tool = self.tools.find_own(&name);
-                let ReadArguments { arguments, written } =
-                    if is_cut && !is_whole && arguments.trim().is_empty() {
-                        ReadArguments { arguments: cut_off(&arguments), written: None }
-                    } else {
-                        read_arguments(arguments, tool)
-                    };
+                let ReadArguments { arguments, written } = if is_cut && arguments.trim().is_empty()
+                {
+                    ReadArguments { arguments: cut_off(&arguments), written: None }
+                } else {
+                    read_arguments(arguments, tool)
+                };
                 AssistantPart::Call(ModelCall { id, name, arguments, written })
             }
         }

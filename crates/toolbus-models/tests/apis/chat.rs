@@ -387,3 +387,10 @@ async fn what_comes_besides_is_passed_over() {
     assert_eq!(told.text(), "Hi");
     assert_eq!(told.completion().stop, StopReason::End);
 }
+
+#[tokio::test]
+async fn half_a_character_is_no_broken_stream() {
+    let half = r#"data: {"choices": [{"index": 0, "delta": {"content": "a\ud83e"}}]}"#;
+    let events = [format!("{half}\n\n"), text("b"), stop("stop"), done()];
+    assert_eq!(told("openai", events).await.completion().text(), "a\u{FFFD}b");
+}

@@ -1,9 +1,9 @@
 //! Calls in text, over an API that knows of no tools.
 
 use serde_json::json;
-use toolbus_models::{CallArguments, Message, ModelEvent, StopReason, ToolResult};
+use toolbus_models::{CallArguments, ErrorKind, Message, ModelEvent, StopReason, ToolResult};
 
-use crate::server::{Reply, Server};
+use crate::server::{Part, Reply, Server};
 use crate::support::{DONE, ask, chunk, model, request, with, with_tools};
 
 #[tokio::test]
@@ -57,4 +57,21 @@ async fn a_session_of_calls_in_text() {
     );
     // What repeats is the same.
     assert_eq!(asked[0].body["messages"][0], body["messages"][0]);
+}
+
+#[tokio::test]
+async fn a_block_that_breaks_off_is_no_call() {
+    let pieces = ["I look.\n", "```tool_call\n{\"name\": \"search\"}\n```\n", "```tool_call\n{"];
+    let pieces = pieces.map(|piece| chunk(&json!({"content": piece}), None));
+    let server = Server::start([Reply::events(pieces).then(Part::Break)]).await;
+    let model = model("openai", &server.url, &json!({"calls": "text"}));
+    let told = ask(model.as_ref(), &with_tools(request("Hi"))).await;
+    let begun = ModelEvent::CallBegun { id: "call_1".into(), name: "search".into() };
+    assert_eq!(told.events.last(), Some(&begun));
+
+    let error = told.error();
+    assert!(matches!(error.kind, ErrorKind::BrokenStream { .. }), "{error:?}");
+    let partial = error.partial.expect("there is some of it");
+    assert_eq!(partial.text(), "I look.\n");
+    assert_eq!(partial.calls().count(), 1);
 }
