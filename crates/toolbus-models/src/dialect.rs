@@ -15,6 +15,7 @@ mod mcp;
 mod names;
 mod strict;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -68,6 +69,9 @@ pub struct LoweredTools {
     definitions: Vec<Value>,
     /// By the name that a model calls.
     calls: HashMap<String, LoweredTool>,
+    /// The names that a model calls, by the tools' own.
+    model_names: HashMap<String, String>,
+    name_rule: NameRule,
 }
 
 /// A tool as a model calls it.
@@ -101,6 +105,7 @@ pub fn lower(dialect: Dialect, tools: &[Arc<ToolEntry>], listing: &Listing<'_>) 
 
     let is_marked = listing.deferral == Deferral::ProviderSearch && dialect.has_search();
     let mut calls = HashMap::new();
+    let mut model_names = HashMap::new();
     let mut definitions = Vec::new();
     let mut found = HashMap::new();
     for (entry, spec) in specs {
@@ -119,13 +124,14 @@ pub fn lower(dialect: Dialect, tools: &[Arc<ToolEntry>], listing: &Listing<'_>) 
         } else {
             found.insert(function.name.clone(), definition);
         }
+        model_names.insert(function.name.clone(), model_name.clone());
         calls.insert(model_name, LoweredTool { name: function.name, raise });
     }
 
     definitions.extend(listing.found.iter().filter_map(|name| found.remove(name)));
     let is_any_marked = is_marked && tools.iter().any(|entry| entry.tool.defer);
     definitions.extend(dialect.search_tool().filter(|_| is_any_marked));
-    LoweredTools { definitions, calls }
+    LoweredTools { definitions, calls, model_names, name_rule: dialect.name_rule() }
 }
 
 impl Dialect {
@@ -242,6 +248,22 @@ impl LoweredTools {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&LoweredTool> {
         self.calls.get(name)
+    }
+
+    /// The tool of this name of its own.
+    #[must_use]
+    pub fn find_own(&self, name: &str) -> Option<&LoweredTool> {
+        self.find(self.model_names.get(name)?)
+    }
+
+    /// The name that a model calls a tool by, which has this name of its own. One that is not among
+    /// the tools, because it is gone or never was, gets a name that the API takes.
+    #[must_use]
+    pub fn model_name<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
+        match self.model_names.get(name) {
+            Some(name) => Cow::Borrowed(name),
+            None => self.name_rule.legal_name(name),
+        }
     }
 
     /// The names that a model may call, in no order.

@@ -1,7 +1,40 @@
 //! Models and their APIs.
 //!
-//! For now that is what an API is told of tools: see [`dialect`]. It makes no requests.
+//! A [`Model`] is asked with a [`ModelRequest`] and answers with a [`Completion`], of which it
+//! tells while it is written. Sessions are made of [`Message`]s, which know nothing of any API.
+//! [`dialect`] is what an API is told of tools, and the way back from a model's call.
+//!
+//! What goes over the network is behind the feature `http`: an engine without I/O uses the rest.
 
+#[cfg(feature = "http")]
+mod api;
+mod call_arguments;
+pub mod completion;
+#[cfg(feature = "http")]
+pub mod connect;
 pub mod dialect;
+pub mod error;
+pub mod fallback;
+mod json_text;
+pub mod message;
+pub mod model;
+pub mod models;
+pub mod request;
+pub mod settings;
+pub mod text_calls;
 
+pub use completion::{Completion, StopReason, TokenUsage};
+#[cfg(feature = "http")]
+pub use connect::{ConnectError, ModelDeps};
 pub use dialect::{Deferral, Dialect, Listing, LoweredTool, LoweredTools, lower};
+pub use error::{ErrorKind, ModelError, TimedPhase};
+pub use fallback::{FallbackModel, RetryLimits};
+pub use message::{
+    AssistantMessage, AssistantPart, CallArguments, Message, ModelCall, OpaqueReasoning, Reasoning,
+    ReasoningForm, ToolResult,
+};
+pub use model::{Model, ModelEvent, OnEvent};
+pub use models::Models;
+pub use request::{ModelRequest, ToolList};
+pub use settings::{ModelSettings, Tier};
+pub use text_calls::TextCallModel;

@@ -83,7 +83,7 @@ const RESERVED: [(&str, &[&str]); 12] = [
 ];
 
 /// A crate that must not have another anywhere below it, as it is by default.
-const FORBIDDEN_BELOW: [(&str, &str); 12] = [
+const FORBIDDEN_BELOW: [(&str, &str); 13] = [
     ("toolbus-wire", "tokio"),
     // It knows bytes and questions, whoever keeps them.
     ("toolbus-query", "sqlx"),
@@ -94,6 +94,8 @@ const FORBIDDEN_BELOW: [(&str, &str); 12] = [
     ("toolbus-face", "reqwest"),
     ("toolbus-face", "toolbus-mcp"),
     ("toolbus-face", "toolbus-runtime"),
+    // Its types are for engines without I/O.
+    ("toolbus-models", "reqwest"),
     // It holds a credential, and whoever is on the bus has no business with it.
     ("openrouter-mcp", "toolbus-wire"),
     ("openrouter-mcp", "lapin"),

@@ -1,5 +1,6 @@
 //! Names of tools that an API takes, and that are one tool's alone.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -68,6 +69,11 @@ impl Names {
 }
 
 impl NameRule {
+    /// This name, or one like it that an API takes.
+    pub(super) fn legal_name(self, name: &str) -> Cow<'_, str> {
+        if self.allows(name) { Cow::Borrowed(name) } else { Cow::Owned(self.make_legal(name, 0)) }
+    }
+
     fn allows(self, name: &str) -> bool {
         (1..=self.length_max).contains(&name.len()) && name.chars().all(|c| self.allows_char(c))
     }

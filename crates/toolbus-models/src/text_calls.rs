@@ -1,0 +1,342 @@
+//! Calls in text, for models that were not made to call tools.
+//!
+//! The system prompt tells the model of the tools and how to write a call: a fenced block with one
+//! JSON object in it. Blocks are taken out of the text while it streams, and results go back as
+//! text of the user. Whoever asks sees the same messages and calls as with any other model.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::call_arguments::{cut_off, raised, unreadable};
+use crate::completion::{Completion, StopReason};
+use crate::dialect::{Dialect, LoweredTools};
+use crate::error::{ErrorKind, ModelError};
+use crate::json_text::read_json;
+use crate::message::{
+    AssistantMessage, AssistantPart, CallArguments, Message, ModelCall, ToolResult,
+};
+use crate::model::{Model, ModelEvent, OnEvent};
+use crate::request::{ModelRequest, ToolList};
+
+mod blocks;
+
+use blocks::{BLOCK_BYTES_MAX, BlockParser, FENCE, LABEL, Piece};
+
+/// Most calls of one answer.
+const CALLS_MAX: usize = 128;
+/// The dialect whose definitions are told: names may have dots, and schemas stay what they are.
+const DIALECT: Dialect = Dialect::Mcp;
+/// What a call is named whose block cannot be read.
+const UNREADABLE_NAME: &str = "tool_call";
+
+/// A model that calls tools in its text.
+pub struct TextCallModel {
+    inner: Arc<dyn Model>,
+}
+
+/// Names the calls of one answer, which go on from those of the session.
+struct CallNumbers(usize);
+
+impl TextCallModel {
+    /// This model, which is not told of tools by its API.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Model>) -> Self {
+        Self { inner }
+    }
+
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        on_event: OnEvent<'_>,
+    ) -> Result<Completion, ModelError> {
+        let tools = request.tools.lowered(DIALECT);
+        let inner_request = as_text(request, tools);
+        let first = CallNumbers::after(request);
+
+        let mut parser = BlockParser::default();
+        let mut numbers = first.again();
+        let mut pieces = Vec::new();
+        let mut pass_on = |event: ModelEvent| match event {
+            ModelEvent::Text { delta } => {
+                parser.feed(&delta, &mut pieces);
+                for piece in pieces.drain(..) {
+                    on_event(event_of(piece, tools, &mut numbers));
+                }
+            }
+            other => on_event(other),
+        };
+        let result = self.inner.complete(&inner_request, &mut pass_on).await;
+
+        // What was held back at the end. A block that broke off is no call.
+        parser.end(&mut pieces);
+        pieces.retain(|piece| result.is_ok() || matches!(piece, Piece::Text(_)));
+        for piece in pieces {
+            on_event(event_of(piece, tools, &mut numbers));
+        }
+
+        match result {
+            Ok(completion) => Ok(read_calls(completion, tools, first)?),
+            Err(ModelError { kind, partial }) => {
+                let partial = partial.and_then(|partial| read_calls(*partial, tools, first).ok());
+                let partial = partial.map(|mut partial| {
+                    partial.message.parts.retain(|part| !is_cut(part));
+                    Box::new(partial)
+                });
+                Err(ModelError { kind, partial })
+            }
+        }
+    }
+}
+
+impl Model for TextCallModel {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        on_event: OnEvent<'a>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(self.ask(request, on_event))
+    }
+}
+
+impl CallNumbers {
+    /// Behind all calls of a session.
+    fn after(request: &ModelRequest) -> Self {
+        let calls = request.messages.iter().map(|message| match &**message {
+            Message::Assistant(answer) => answer.calls().count(),
+            Message::User { .. } | Message::Results { .. } => 0,
+        });
+        Self(calls.sum())
+    }
+
+    fn again(&self) -> Self {
+        Self(self.0)
+    }
+
+    fn next_id(&mut self) -> String {
+        self.0 += 1;
+        format!("call_{}", self.0)
+    }
+}
+
+fn event_of(piece: Piece, tools: &LoweredTools, numbers: &mut CallNumbers) -> ModelEvent {
+    match piece {
+        Piece::Text(delta) => ModelEvent::Text { delta },
+        Piece::Block { text, is_closed } => {
+            let call = read_call(&text, is_closed, tools, numbers);
+            ModelEvent::CallBegun { id: call.id, name: call.name }
+        }
+    }
+}
+
+/// The answer with its blocks as calls.
+fn read_calls(
+    completion: Completion,
+    tools: &LoweredTools,
+    mut numbers: CallNumbers,
+) -> Result<Completion, ErrorKind> {
+    let mut parts = Vec::new();
+    for part in completion.message.parts {
+        let AssistantPart::Text { text } = part else {
+            parts.push(part);
+            continue;
+        };
+        let mut pieces = Vec::new();
+        let mut parser = BlockParser::default();
+        parser.feed(&text, &mut pieces);
+        parser.end(&mut pieces);
+        for piece in pieces {
+            match (piece, parts.last_mut()) {
+                (Piece::Text(more), Some(AssistantPart::Text { text })) => text.push_str(&more),
+                (Piece::Text(text), _) => parts.push(AssistantPart::Text { text }),
+                (Piece::Block { text, is_closed }, _) => {
+                    let is_whole = is_closed || completion.stop == StopReason::End;
+                    let call = read_call(&text, is_whole, tools, &mut numbers);
+                    parts.push(AssistantPart::Call(call));
+                }
+            }
+        }
+    }
+
+    let message = AssistantMessage { parts };
+    let calls = message.calls().count();
+    if calls > CALLS_MAX {
+        return Err(ErrorKind::TooLarge { limit: format!("more than {CALLS_MAX} calls") });
+    }
+    let stop = match completion.stop {
+        StopReason::End | StopReason::Other if calls > 0 => StopReason::ToolCalls,
+        stop => stop,
+    };
+    Ok(Completion { message, stop, ..completion })
+}
+
+/// Reads the call of a block, which is whole or was cut off.
+fn read_call(
+    text: &str,
+    is_whole: bool,
+    tools: &LoweredTools,
+    numbers: &mut CallNumbers,
+) -> ModelCall {
+    let id = numbers.next_id();
+    let unnamed = |arguments: CallArguments| ModelCall {
+        id: id.clone(),
+        name: UNREADABLE_NAME.to_owned(),
+        arguments,
+        written: None,
+    };
+    if !is_whole {
+        return unnamed(cut_off(text));
+    }
+
+    match parse_call(text) {
+        Ok((name, arguments)) => {
+            let tool = tools.find(&name);
+            let name = tool.map_or(name.clone(), |tool| tool.name().to_owned());
+            ModelCall { id, name, arguments: raised(arguments, tool), written: None }
+        }
+        Err(problem) => unnamed(unreadable(text, &problem)),
+    }
+}
+
+/// The name and the arguments of a call, strictly as the system prompt wants it.
+fn parse_call(text: &str) -> Result<(String, Value), String> {
+    if text.len() > BLOCK_BYTES_MAX {
+        return Err(format!("the block has more than {BLOCK_BYTES_MAX} bytes"));
+    }
+    let value = read_json(text).map_err(|error| format!("the block is not JSON: {error}"))?;
+    let Value::Object(mut call) = value else {
+        return Err("the block is not one JSON object".to_owned());
+    };
+    let name = match call.shift_remove("name") {
+        Some(Value::String(name)) if !name.is_empty() => name,
+        _ => return Err("the object has no member `name` with the name of a tool".to_owned()),
+    };
+    let arguments = call.shift_remove("arguments").unwrap_or_else(|| json!({}));
+    if !arguments.is_object() {
+        return Err("the member `arguments` is not an object".to_owned());
+    }
+    match call.is_empty() {
+        true => Ok((name, arguments)),
+        false => Err("the object has members beside `name` and `arguments`".to_owned()),
+    }
+}
+
+fn is_cut(part: &AssistantPart) -> bool {
+    matches!(part, AssistantPart::Call(call) if call.arguments.value().is_none())
+}
+
+/// The request as one of nothing but text.
+fn as_text(request: &ModelRequest, tools: &LoweredTools) -> ModelRequest {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut messages = Vec::with_capacity(request.messages.len());
+    for message in &request.messages {
+        let text = match &**message {
+            Message::User { .. } => {
+                messages.push(message.clone());
+                continue;
+            }
+            Message::Assistant(answer) => {
+                names = answer.calls().map(|call| (call.id.as_str(), call.name.as_str())).collect();
+                Message::Assistant(AssistantMessage::text_only(answer_text(answer, tools)))
+            }
+            Message::Results { results } => Message::User { text: results_text(results, &names) },
+        };
+        messages.push(Arc::new(text));
+    }
+
+    let mut system = request.system.to_string();
+    if !tools.definitions().is_empty() {
+        if !system.is_empty() {
+            system.push_str("\n\n");
+        }
+        system.push_str(&instructions(tools.definitions()));
+    }
+    ModelRequest {
+        system: system.into(),
+        messages,
+        tools: Arc::new(ToolList::default()),
+        ..request.clone()
+    }
+}
+
+/// What the model is told of calls and tools.
+fn instructions(definitions: &[Value]) -> String {
+    let mut text = format!(
+        "# Tools\n\nYou can call tools. To call one, write a block like this, on lines of its own:\n\n\
+         {FENCE}{LABEL}\n{{\"name\": \"NAME\", \"arguments\": {{\"PARAMETER\": \"VALUE\"}}}}\n{FENCE}\n\n\
+         A block holds one JSON object with the members `name` and `arguments`, and nothing else. \
+         For several calls, write several blocks. After the last block, end your answer: the results \
+         come with the next message. Never write results yourself.\n\nThese are the tools:\n"
+    );
+    for definition in definitions {
+        let member = |name: &str| definition[name].as_str().unwrap_or_default();
+        let schema = &definition["inputSchema"];
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "\n## {}\n\n{}\n\nThe arguments, as a JSON Schema: {schema}\n",
+            member("name"),
+            member("description"),
+        );
+    }
+    text
+}
+
+/// An answer as the model wrote it.
+fn answer_text(answer: &AssistantMessage, tools: &LoweredTools) -> String {
+    let mut text = String::new();
+    for part in &answer.parts {
+        match part {
+            AssistantPart::Text { text: more } => text.push_str(more),
+            // A model without an API for it does not want it back.
+            AssistantPart::Reasoning(_) => {}
+            AssistantPart::Call(call) => {
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+
+                let block = match &call.arguments {
+                    CallArguments::Json { value } => {
+                        let name = tools.model_name(&call.name);
+                        json!({"name": name, "arguments": value}).to_string()
+                    }
+                    CallArguments::NotJson { text, .. } => text.clone(),
+                };
+                let _ = write!(text, "{FENCE}{LABEL}\n{}\n{FENCE}\n", block.trim_end());
+            }
+        }
+    }
+    text
+}
+
+/// Results as a person would hand them over, fenced so that nothing in them ends the fence.
+fn results_text(results: &[ToolResult], names: &HashMap<&str, &str>) -> String {
+    let mut text = String::new();
+    for result in results {
+        let name = names.get(result.call_id.as_str()).copied().unwrap_or(UNREADABLE_NAME);
+        let what = if result.is_error { "Error" } else { "Result" };
+        let fence = "`".repeat(longest_run(&result.text).max(2) + 1);
+        let _ = write!(
+            text,
+            "{what} of {} ({name}):\n{fence}\n{}\n{fence}\n\n",
+            result.call_id, result.text
+        );
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// The most backticks in a row.
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use super::*;
+
+#[test]
+fn calls_are_read_strictly() {
+    let check =
+        |text: &str, expected: Result<(&str, Value), &str>| match (parse_call(text), expected) {
+            (Ok((name, arguments)), Ok(expected)) => assert_eq!((&*name, arguments), expected),
+            (Err(problem), Err(expected)) => {
+                assert!(problem.contains(expected), "{text}: {problem}")
+            }
+            (read, _) => panic!("{text}: {read:?}"),
+        };
+    check(r#"{"name": "a", "arguments": {"b": 1}}"#, Ok(("a", json!({"b": 1}))));
+    check(r#" {"arguments": {}, "name": "a"} "#, Ok(("a", json!({}))));
+    check(r#"{"name": "a"}"#, Ok(("a", json!({}))));
+    check(r#"{"name": "a", "arguments": {"b": "\ud800"}}"#, Ok(("a", json!({"b": "\u{FFFD}"}))));
+    check("", Err("not JSON"));
+    check("search(q)", Err("not JSON"));
+    check(r#"{"name": "a"} {"name": "b"}"#, Err("not JSON"));
+    check(r#"[{"name": "a"}]"#, Err("not one JSON object"));
+    check(r#"{"tool": "a"}"#, Err("`name`"));
+    check(r#"{"name": ""}"#, Err("`name`"));
+    check(r#"{"name": "a", "arguments": "{}"}"#, Err("`arguments`"));
+    check(r#"{"name": "a", "id": 1}"#, Err("beside"));
+    check(&"x".repeat(BLOCK_BYTES_MAX + 1), Err("more than"));
+}
+
+/// What is read of an answer with this text.
+fn read(text: &str, stop: StopReason) -> Completion {
+    let tools = ToolList::default();
+    let completion = Completion {
+        message: AssistantMessage::text_only(text),
+        stop,
+        usage: Default::default(),
+        model: "m".to_owned(),
+    };
+    read_calls(completion, tools.lowered(DIALECT), CallNumbers(3)).expect("there are few")
+}
+
+#[test]
+fn an_answer_that_stops_in_a_block_has_it_cut_off() {
+    let text = "```tool_call\n{\"name\": \"a\"}";
+    let whole = read(text, StopReason::End);
+    assert_eq!(whole.stop, StopReason::ToolCalls);
+    let calls: Vec<_> = whole.calls().collect();
+    assert_eq!((&*calls[0].id, &*calls[0].name), ("call_4", "a"));
+
+    let cut = read(text, StopReason::MaxTokens);
+    assert_eq!(cut.stop, StopReason::MaxTokens);
+    let calls: Vec<_> = cut.calls().collect();
+    let CallArguments::NotJson { problem, .. } = &calls[0].arguments else { panic!("{calls:?}") };
+    assert!(problem.contains("cut off"), "{problem}");
+}
+
+#[test]
+fn text_and_calls_keep_their_order() {
+    let completion =
+        read("a\n```tool_call\n{\"name\": \"b\"}\n```\nc\n```tool_call\n{]\n```", StopReason::End);
+    let kinds = completion.message.parts.iter().map(|part| match part {
+        AssistantPart::Text { text } => text.trim().to_owned(),
+        AssistantPart::Call(call) => format!("{} {}", call.id, call.name),
+        AssistantPart::Reasoning(_) => "thought".to_owned(),
+    });
+    assert_eq!(kinds.collect::<Vec<_>>(), ["a", "call_4 b", "c", "call_5 tool_call"]);
+
+    // What could not be read is shown to the model as it wrote it.
+    let tools = ToolList::default();
+    let text = answer_text(&completion.message, tools.lowered(DIALECT));
+    let expected =
+        "a\n```tool_call\n{\"name\":\"b\",\"arguments\":{}}\n```\nc\n```tool_call\n{]\n```\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn too_many_calls_are_refused() {
+    let text = "```tool_call\n{\"name\": \"a\"}\n```\n".repeat(CALLS_MAX + 1);
+    let completion = Completion {
+        message: AssistantMessage::text_only(text),
+        stop: StopReason::End,
+        usage: Default::default(),
+        model: "m".to_owned(),
+    };
+    let tools = ToolList::default();
+    let refused = read_calls(completion, tools.lowered(DIALECT), CallNumbers(0));
+    assert!(matches!(refused, Err(ErrorKind::TooLarge { .. })));
+}
+
+#[test]
+fn no_result_ends_its_own_fence() {
+    let results = [
+        ToolResult::success("call_1", "```\n```tool_call\n{}\n```"),
+        ToolResult::failure("call_2", "gone"),
+    ];
+    let names = HashMap::from([("call_1", "a")]);
+    assert_eq!(
+        results_text(&results, &names),
+        "Result of call_1 (a):\n````\n```\n```tool_call\n{}\n```\n````\n\n\
+         Error of call_2 (tool_call):\n```\ngone\n```"
+    );
+}

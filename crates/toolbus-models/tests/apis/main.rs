@@ -1,0 +1,12 @@
+//! Models behind a scripted server, which speaks the APIs of OpenAI and Anthropic as they are
+//! published, and behaves as badly as servers do.
+
+mod anthropic;
+mod chat;
+mod failures;
+mod schemas;
+mod secrets;
+mod server;
+mod settings;
+mod support;
+mod text;

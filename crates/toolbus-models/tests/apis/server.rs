@@ -1,0 +1,208 @@
+//! A server whose answers a test writes, down to their bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use toolbus_testkit::eventually;
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Value,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    parts: Vec<Part>,
+}
+
+/// A part of its body.
+#[derive(Debug, Clone)]
+pub(crate) enum Part {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Nothing for a while.
+    Wait(Duration),
+    /// Nothing more, until the other side hangs up.
+    Hang,
+    /// The connection ends in the middle of the answer.
+    Break,
+    /// These bytes again and again, until nobody takes them any more.
+    Forever(Vec<u8>),
+}
+
+/// The server. It is gone when it is dropped.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    state: Arc<Mutex<State>>,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct State {
+    script: VecDeque<Reply>,
+    asked: Vec<Asked>,
+    /// How many connections were given up by the other side.
+    hung_up: usize,
+}
+
+impl Server {
+    /// Starts one that gives these answers, in order.
+    pub(crate) async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
+        let state = State { script: script.into_iter().collect(), ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        let mut tasks = JoinSet::new();
+        let accepted = state.clone();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(serve(stream, accepted.clone()));
+            }
+        });
+        Self { url, state, _tasks: tasks }
+    }
+
+    /// What it was asked.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.state.lock().asked.clone()
+    }
+
+    /// The one request that there was.
+    pub(crate) fn only_request(&self) -> Asked {
+        let mut asked = self.asked();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        asked.remove(0)
+    }
+
+    /// Waits until the other side has given up a connection.
+    pub(crate) async fn hung_up(&self) {
+        let look = async || match self.state.lock().hung_up {
+            0 => Err("nobody has hung up"),
+            _ => Ok(()),
+        };
+        eventually(Duration::from_secs(10), look).await;
+    }
+}
+
+impl Reply {
+    /// A stream of these events.
+    pub(crate) fn events(events: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        let parts = events.into_iter().map(|event| Part::Bytes(event.as_ref().to_vec())).collect();
+        let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+        Self { status: 200, headers, parts }
+    }
+
+    /// An error with this body.
+    pub(crate) fn error(status: u16, body: &Value) -> Self {
+        Self::json(status, body)
+    }
+
+    /// A body of JSON.
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Self { status, headers, parts: vec![Part::Bytes(body.to_string().into_bytes())] }
+    }
+
+    /// The same with another header.
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same, and then this.
+    pub(crate) fn then(mut self, part: Part) -> Self {
+        self.parts.push(part);
+        self
+    }
+}
+
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+    let Some(asked) = read_request(&mut stream).await else { return };
+    let reply = {
+        let mut state = state.lock();
+        state.asked.push(asked);
+        state.script.pop_front()
+    };
+    let none = || Reply::error(418, &json!({"error": {"message": "the script is over"}}));
+    if write_reply(&mut stream, reply.unwrap_or_else(none)).await.is_none() {
+        state.lock().hung_up += 1;
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Option<Asked> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let mut lines = head.lines();
+    let path = lines.next()?.split(' ').nth(1)?.to_owned();
+    let headers = lines.filter_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        Some((name.to_ascii_lowercase(), value.to_owned()))
+    });
+    let headers: BTreeMap<_, _> = headers.collect();
+
+    let length: usize = headers.get("content-length")?.parse().ok()?;
+    while bytes.len() < end + 4 + length {
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let body = serde_json::from_slice(&bytes[end + 4..]).expect("a request is JSON");
+    Some(Asked { path, headers, body })
+}
+
+/// Writes an answer; `None` where the other side has hung up.
+async fn write_reply(stream: &mut TcpStream, reply: Reply) -> Option<()> {
+    let mut head = format!("HTTP/1.1 {} Scripted\r\n", reply.status);
+    for (name, value) in &reply.headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.ok()?;
+
+    for part in reply.parts {
+        match part {
+            Part::Bytes(bytes) => write_chunk(stream, &bytes).await?,
+            Part::Wait(time) => tokio::time::sleep(time).await,
+            Part::Hang => {
+                let mut byte = [0];
+                let read = stream.read(&mut byte).await;
+                return (read.ok()? > 0).then_some(());
+            }
+            Part::Break => return Some(()),
+            Part::Forever(bytes) => loop {
+                write_chunk(stream, &bytes).await?;
+            },
+        }
+    }
+    stream.write_all(b"0\r\n\r\n").await.ok()
+}
+
+async fn write_chunk(stream: &mut TcpStream, bytes: &[u8]) -> Option<()> {
+    if bytes.is_empty() {
+        return Some(());
+    }
+    let head = format!("{:x}\r\n", bytes.len());
+    stream.write_all(&[head.as_bytes(), bytes, b"\r\n"].concat()).await.ok()?;
+    stream.flush().await.ok()
+}
