@@ -110,14 +110,7 @@ impl InnerCalls {
     /// that it is really about says. One that is not there changes nothing.
     #[must_use]
     pub fn may_change(&self, tool: &str, arguments: &Map<String, Value>) -> bool {
-        let tools = self.tools();
-        let Some(entry) = tools.find(tool) else { return false };
-        match entry.executor.resolve(&mut arguments.clone()) {
-            Ok(Some(subject)) => !subject.annotations.read_only,
-            Ok(None) => !entry.tool.annotations.read_only,
-            // What they name may yet come.
-            Err(_) => true,
-        }
+        self.tools().may_change(tool, arguments)
     }
 
     /// Makes a call in such a scope. It ends with the call that makes it, at the latest at that

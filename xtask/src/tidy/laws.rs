@@ -36,6 +36,8 @@ const LAYERS: &[&[&str]] = &[
     ],
     // models: what their APIs are told, without a way to run a tool
     &["toolbus-models"],
+    // the agent: turns of a model that calls tools
+    &["toolbus-agent"],
     // doors
     &["toolbus-face"],
     // the facade: what a program embeds, which has a frame of its own

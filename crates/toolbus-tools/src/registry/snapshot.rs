@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::{Error, TOOLS_MAX, ToolEntry, ToolState};
 use crate::view::View;
 
@@ -33,6 +35,19 @@ impl Snapshot {
     #[must_use]
     pub fn tools(&self) -> &[Arc<ToolEntry>] {
         &self.order
+    }
+
+    /// Whether a call of this tool with these arguments may change something, as far as the tool
+    /// that it is really about says. One that is not there changes nothing.
+    #[must_use]
+    pub fn may_change(&self, tool: &str, arguments: &Map<String, Value>) -> bool {
+        let Some(entry) = self.find(tool) else { return false };
+        match entry.executor.resolve(&mut arguments.clone()) {
+            Ok(Some(subject)) => !subject.annotations.read_only,
+            Ok(None) => !entry.tool.annotations.read_only,
+            // What they name may yet come.
+            Err(_) => true,
+        }
     }
 
     /// The tool that answers calls of this type, which a model's provider makes.

@@ -1,0 +1,360 @@
+//! What runs a session: it asks the model, makes the calls, and writes down what happens.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use toolbus_models::completion::TokenUsage;
+use toolbus_models::error::{ErrorKind, ModelError};
+use toolbus_models::message::{CallArguments, ModelCall, ToolResult};
+use toolbus_models::model::{Model, ModelEvent};
+use toolbus_models::request::ModelRequest;
+use toolbus_tools::call::{Arguments, Call, Outcome, Output};
+use toolbus_tools::id::{CallId, ToolName};
+use toolbus_tools::{Invoker, Scope};
+use toolbus_wire::ErrorCode;
+
+use crate::context::ContextBuilder;
+use crate::conversation::{Effect, Event, TurnEnd};
+use crate::sessions::{Error, LEASE_RENEW_INTERVAL, OpenSession, Sessions};
+
+/// An agent. Clones are the same.
+#[derive(Clone)]
+pub struct Agent(Arc<AgentDeps>);
+
+/// What an agent works with.
+pub struct AgentDeps {
+    /// Makes its calls.
+    pub invoker: Invoker,
+    /// Answers.
+    pub model: Arc<dyn Model>,
+    /// Keeps what was said.
+    pub sessions: Sessions,
+    /// Says what the model is told beside the session.
+    pub context: ContextBuilder,
+}
+
+/// What happens in a turn, for who looks on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TurnEvent {
+    /// Something that the model tells while it answers.
+    Model(ModelEvent),
+    /// A call begins.
+    CallBegun {
+        /// Its id.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// A call came to its end.
+    CallEnded {
+        /// Its id.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// What the model reads.
+        text: String,
+        /// Whether it failed.
+        is_error: bool,
+        /// How long it took.
+        took: Duration,
+    },
+}
+
+/// A turn as it ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TurnReport {
+    /// How it ended.
+    #[serde(flatten)]
+    pub end: TurnEnd,
+    /// What the model took.
+    pub usage: TokenUsage,
+}
+
+/// Who is told what happens. It must not block.
+pub type OnTurnEvent<'a> = &'a (dyn Fn(TurnEvent) + Send + Sync);
+
+impl Agent {
+    /// An agent that works with these.
+    #[must_use]
+    pub fn new(deps: AgentDeps) -> Self {
+        Self(Arc::new(deps))
+    }
+
+    /// The sessions.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// Says something in the session of a scope, and has the model answer. A turn that was
+    /// interrupted before is brought to its end first.
+    ///
+    /// # Errors
+    /// When the session is in use elsewhere, or cannot be kept.
+    pub async fn say(
+        &self,
+        scope: &Arc<Scope>,
+        text: String,
+        on_event: OnTurnEvent<'_>,
+    ) -> Result<TurnReport, Error> {
+        let session = self.0.sessions.open(scope).await?;
+        let mut turn = Turn::new(&self.0, scope, session, on_event);
+        let report = turn.say(text).await;
+        turn.session.close().await;
+        report
+    }
+
+    /// Brings the turn to its end that was interrupted in the session of a scope. `None`: there is
+    /// none.
+    ///
+    /// # Errors
+    /// As of [`say`](Agent::say).
+    pub async fn resume(
+        &self,
+        scope: &Arc<Scope>,
+        on_event: OnTurnEvent<'_>,
+    ) -> Result<Option<TurnReport>, Error> {
+        let session = self.0.sessions.open(scope).await?;
+        let mut turn = Turn::new(&self.0, scope, session, on_event);
+        let report = turn.resume().await;
+        turn.session.close().await;
+        report
+    }
+}
+
+/// A turn that is under way.
+struct Turn<'a> {
+    deps: &'a AgentDeps,
+    scope: &'a Arc<Scope>,
+    session: OpenSession,
+    on_event: OnTurnEvent<'a>,
+    usage: TokenUsage,
+    /// Why no more is asked of the model.
+    exhausted: Option<String>,
+}
+
+/// Something that was done.
+enum Done {
+    Answered(Result<toolbus_models::completion::Completion, ModelError>),
+    Called(CallEnd),
+}
+
+struct CallEnd {
+    call: ModelCall,
+    result: ToolResult,
+    timed_out: bool,
+    took: Duration,
+}
+
+impl<'a> Turn<'a> {
+    fn new(
+        deps: &'a AgentDeps,
+        scope: &'a Arc<Scope>,
+        session: OpenSession,
+        on_event: OnTurnEvent<'a>,
+    ) -> Self {
+        let usage = TokenUsage::default();
+        Self { deps, scope, session, on_event, usage, exhausted: None }
+    }
+
+    async fn say(&mut self, text: String) -> Result<TurnReport, Error> {
+        self.resume().await?;
+        self.usage = TokenUsage::default();
+        let effects = self.session.record(Event::Said { text }).await?;
+        self.run(effects).await
+    }
+
+    /// Goes on with a turn that another process has begun. Calls that had begun and have no result
+    /// are made again where that does no harm.
+    async fn resume(&mut self) -> Result<Option<TurnReport>, Error> {
+        let mut effects = self.session.conversation().outstanding();
+        if effects.is_empty() {
+            return Ok(None);
+        }
+
+        let mut lost = Vec::new();
+        effects.retain(|effect| match effect {
+            Effect::Call(call) if self.may_change(call) => {
+                lost.push(call.id.clone());
+                false
+            }
+            _ => true,
+        });
+        for id in lost {
+            let result = ToolResult::failure(id, INTERRUPTED);
+            let event = Event::CallEnded { result, timed_out: false };
+            effects.extend(self.session.record(event).await?);
+        }
+        self.run(effects).await.map(Some)
+    }
+
+    async fn run(&mut self, effects: Vec<Effect>) -> Result<TurnReport, Error> {
+        let mut working: FuturesUnordered<BoxFuture<'a, Done>> = FuturesUnordered::new();
+        let mut renewing = interval(LEASE_RENEW_INTERVAL);
+        renewing.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let stop = self.scope.cancelled.child_token();
+        let mut effects = effects;
+
+        loop {
+            for effect in std::mem::take(&mut effects) {
+                match effect {
+                    Effect::Ask { with_tools } => match self.exhausted.take() {
+                        Some(reason) => {
+                            effects
+                                .extend(self.session.record(Event::ModelFailed { reason }).await?);
+                        }
+                        None => working.push(self.ask(with_tools)),
+                    },
+                    Effect::Call(call) => working.push(self.call(call, &stop)),
+                    Effect::Stop => {
+                        stop.cancel();
+                        working.clear();
+                    }
+                    Effect::End(end) => return Ok(TurnReport { end, usage: self.usage }),
+                }
+            }
+            if !effects.is_empty() {
+                continue;
+            }
+
+            effects = tokio::select! {
+                Some(done) = working.next() => {
+                    let event = self.event_of(done);
+                    self.session.record(event).await?
+                }
+                () = self.scope.cancelled.cancelled() => self.session.record(Event::Cancelled).await?,
+                _ = renewing.tick() => {
+                    self.session.renew().await?;
+                    Vec::new()
+                }
+            };
+        }
+    }
+
+    /// Asks the model.
+    fn ask(&self, with_tools: bool) -> BoxFuture<'a, Done> {
+        let (deps, on_event) = (self.deps, self.on_event);
+        let messages = self.session.conversation().messages().to_vec();
+        let scope = Arc::clone(self.scope);
+        async move {
+            let request: ModelRequest =
+                deps.context.request(&deps.invoker, &scope, messages, with_tools);
+            let mut tell = |event| on_event(TurnEvent::Model(event));
+            Done::Answered(deps.model.complete(&request, &mut tell).await)
+        }
+        .boxed()
+    }
+
+    /// Makes a call.
+    fn call(&self, call: ModelCall, stop: &CancellationToken) -> BoxFuture<'a, Done> {
+        let (deps, on_event) = (self.deps, self.on_event);
+        let id = self.session.call_id(self.session.events(), &call.id);
+        let (scope, stop) = (Arc::clone(self.scope), stop.clone());
+        async move {
+            let arguments = call.arguments.value().cloned().unwrap_or_default();
+            on_event(TurnEvent::CallBegun {
+                id: call.id.clone(),
+                tool: call.name.clone(),
+                arguments: arguments.clone(),
+            });
+            let began = Instant::now();
+            let outcome = invoke(&deps.invoker, &scope, id, &call.name, arguments, stop).await;
+            let timed_out = matches!(&outcome, Err(error) if error.code == ErrorCode::Timeout);
+            let result = result_of(&call.id, outcome);
+            Done::Called(CallEnd { call, result, timed_out, took: began.elapsed() })
+        }
+        .boxed()
+    }
+
+    fn event_of(&mut self, done: Done) -> Event {
+        match done {
+            Done::Called(CallEnd { call, result, timed_out, took }) => {
+                (self.on_event)(TurnEvent::CallEnded {
+                    id: call.id,
+                    tool: call.name,
+                    text: result.text.clone(),
+                    is_error: result.is_error,
+                    took,
+                });
+                Event::CallEnded { result, timed_out }
+            }
+            Done::Answered(Ok(completion)) => {
+                self.count(completion.usage);
+                Event::Answered { completion }
+            }
+            Done::Answered(Err(error))
+                if matches!(error.kind, ErrorKind::ContextTooLong { .. }) =>
+            {
+                Event::TooLong
+            }
+            Done::Answered(Err(error)) => Event::ModelFailed { reason: error.to_string() },
+        }
+    }
+
+    /// Counts what an answer took, and remembers where that was more than there is.
+    fn count(&mut self, usage: TokenUsage) {
+        let is_first = self.usage == TokenUsage::default();
+        let used = if is_first { usage.of_turn() } else { usage.of_request() };
+        self.usage = self.usage.plus(usage);
+        if let Err(exceeded) = self.scope.budget.add_usage(used) {
+            self.exhausted = Some(exceeded.to_string());
+        }
+    }
+
+    /// Whether a call may change something if it is made again, as far as its tool says.
+    fn may_change(&self, call: &ModelCall) -> bool {
+        let CallArguments::Json { value: Value::Object(arguments) } = &call.arguments else {
+            return false;
+        };
+        self.deps.invoker.registry().snapshot().may_change(&call.name, arguments)
+    }
+}
+
+/// The result of a call that had begun when its process ended.
+const INTERRUPTED: &str = "Error: the agent was interrupted while this call was under way, and nobody \
+     knows whether it was made. Look before you call it again.";
+
+async fn invoke(
+    invoker: &Invoker,
+    scope: &Arc<Scope>,
+    id: CallId,
+    tool: &str,
+    arguments: Value,
+    stop: CancellationToken,
+) -> Outcome {
+    let tool = ToolName::parse(tool).map_err(|error| {
+        toolbus_tools::CallError::new(ErrorCode::ToolNotFound, error.to_string())
+    })?;
+    let call = Call::new(scope, id, tool, Arguments::Value(arguments)).with_cancelled(stop);
+    invoker.invoke(call).await
+}
+
+/// What the model reads of an outcome.
+fn result_of(id: &str, outcome: Outcome) -> ToolResult {
+    match outcome {
+        Ok(output) if output.is_error => {
+            ToolResult::failure(id, format!("Error: {}", text_of(&output)))
+        }
+        Ok(output) => ToolResult::success(id, text_of(&output)),
+        Err(error) => ToolResult::failure(id, format!("Error: {}", error.message)),
+    }
+}
+
+/// The text of an output, or else its value.
+fn text_of(output: &Output) -> String {
+    let text = output.to_text();
+    match &output.structured {
+        Some(value) if text.trim().is_empty() => value.text().to_owned(),
+        _ => text.into_owned(),
+    }
+}

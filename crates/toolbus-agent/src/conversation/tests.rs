@@ -1,0 +1,270 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::json;
+use toolbus_models::completion::TokenUsage;
+
+use super::*;
+
+fn call(id: &str) -> ModelCall {
+    ModelCall {
+        id: id.to_owned(),
+        name: "tool".to_owned(),
+        arguments: CallArguments::Json { value: json!({}) },
+        written: None,
+    }
+}
+
+fn answer(text: &str, calls: &[&str], stop: StopReason) -> Event {
+    let mut parts = Vec::new();
+    if !text.is_empty() {
+        parts.push(AssistantPart::Text { text: text.to_owned() });
+    }
+    parts.extend(calls.iter().map(|id| AssistantPart::Call(call(id))));
+    let message = AssistantMessage { parts };
+    let completion =
+        Completion { message, stop, usage: TokenUsage::default(), model: "m".to_owned() };
+    Event::Answered { completion }
+}
+
+fn said(text: &str) -> Event {
+    Event::Said { text: text.to_owned() }
+}
+
+fn ended(id: &str, text: &str) -> Event {
+    Event::CallEnded { result: ToolResult::success(id, text), timed_out: false }
+}
+
+fn timed_out(id: &str) -> Event {
+    Event::CallEnded { result: ToolResult::failure(id, "late"), timed_out: true }
+}
+
+const ASK: Effect = Effect::Ask { with_tools: true };
+const ASK_FOR_ANSWER: Effect = Effect::Ask { with_tools: false };
+
+fn end(text: &str, limit: Option<TurnLimit>) -> Effect {
+    Effect::End(TurnEnd::Answered { text: text.to_owned(), limit })
+}
+
+fn last_results(session: &Conversation) -> Vec<String> {
+    match &**session.messages().last().unwrap() {
+        Message::Results { results } => results.iter().map(|result| result.text.clone()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn last_said(session: &Conversation) -> &str {
+    match &**session.messages().last().unwrap() {
+        Message::User { text } => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn results_are_given_back_in_the_order_of_the_calls() {
+    let mut session = Conversation::new(TurnLimits::default());
+    assert_eq!(session.apply(said("hello")), Ok(vec![ASK]));
+    let calls = answer("I look", &["a", "b", "c"], StopReason::ToolCalls);
+    let effects = session.apply(calls).unwrap();
+    assert_eq!(effects, ["a", "b", "c"].map(|id| Effect::Call(call(id))));
+
+    assert_eq!(session.apply(ended("c", "3")), Ok(vec![]));
+    assert_eq!(session.outstanding(), ["a", "b"].map(|id| Effect::Call(call(id))));
+    assert_eq!(session.apply(ended("a", "1")), Ok(vec![]));
+    assert_eq!(session.apply(ended("a", "again")), Err(OutOfTurn::Unexpected));
+    assert_eq!(session.apply(ended("b", "2")), Ok(vec![ASK]));
+    assert_eq!(last_results(&session), ["1", "2", "3"]);
+
+    let effects = session.apply(answer("done", &[], StopReason::End));
+    assert_eq!(effects, Ok(vec![end("done", None)]));
+    assert!(!session.is_busy() && session.outstanding().is_empty());
+    assert_eq!(session.apply(said("more")), Ok(vec![ASK]));
+    assert_eq!(session.apply(said("too soon")), Err(OutOfTurn::Busy));
+}
+
+#[test]
+fn a_turn_has_so_many_rounds_of_calls() {
+    let mut session = Conversation::new(TurnLimits::default());
+    session.apply(said("hello")).unwrap();
+    for round in 1..=12 {
+        let calls = answer("", &["a"], StopReason::ToolCalls);
+        assert_eq!(session.apply(calls), Ok(vec![Effect::Call(call("a"))]));
+        let effects = session.apply(ended("a", "x"));
+        assert_eq!(effects, Ok(vec![if round < 12 { ASK } else { ASK_FOR_ANSWER }]));
+    }
+    assert_eq!(last_said(&session), OUT_OF_ROUNDS);
+    // One that calls tools all the same ends the turn with what it said.
+    let effects = session.apply(answer("well", &["a"], StopReason::ToolCalls));
+    assert_eq!(effects, Ok(vec![end("well", Some(TurnLimit::Rounds))]));
+    assert_eq!(session.apply(said("next")), Ok(vec![ASK]));
+}
+
+#[test]
+fn rounds_of_nothing_but_timeouts_end_a_turn() {
+    let mut session = Conversation::new(TurnLimits::default());
+    session.apply(said("hello")).unwrap();
+    let mut round = |ends: &[Event]| {
+        let calls = answer("", &["a", "b"], StopReason::ToolCalls);
+        session.apply(calls).unwrap();
+        ends.iter().map(|end| session.apply(end.clone()).unwrap()).next_back().unwrap()
+    };
+    assert_eq!(round(&[timed_out("a"), timed_out("b")]), [ASK]);
+    assert_eq!(round(&[timed_out("a"), ended("b", "there")]), [ASK], "one answered");
+    assert_eq!(round(&[timed_out("a"), timed_out("b")]), [ASK]);
+    assert_eq!(round(&[timed_out("a"), timed_out("b")]), [ASK_FOR_ANSWER]);
+    assert_eq!(last_said(&session), ALL_TIMED_OUT);
+    let effects = session.apply(answer("nobody is there", &[], StopReason::End));
+    assert_eq!(effects, Ok(vec![end("nobody is there", Some(TurnLimit::Timeouts))]));
+}
+
+#[test]
+fn what_is_no_call_is_answered_without_one() {
+    let mut session = Conversation::new(TurnLimits { calls_max: 2, ..TurnLimits::default() });
+    session.apply(said("hello")).unwrap();
+    let (text, problem) = ("{\"a\"".to_owned(), "it ends in the middle".to_owned());
+    let broken = ModelCall { arguments: CallArguments::NotJson { text, problem }, ..call("a") };
+    let parts = [broken, call("b"), call("c")].map(AssistantPart::Call).to_vec();
+    let completion = Completion {
+        message: AssistantMessage { parts },
+        stop: StopReason::ToolCalls,
+        usage: TokenUsage::default(),
+        model: "m".to_owned(),
+    };
+    let effects = session.apply(Event::Answered { completion }).unwrap();
+    assert_eq!(effects, [Effect::Call(call("b"))]);
+    assert_eq!(session.apply(ended("b", "2")), Ok(vec![ASK]));
+    let results = last_results(&session);
+    assert!(results[0].contains("it ends in the middle"), "{results:?}");
+    assert_eq!(results[1], "2");
+    assert!(results[2].contains("2 calls at a time"), "{results:?}");
+
+    // Where none is made, the model is asked again at once.
+    let (text, problem) = ("[".to_owned(), "no".to_owned());
+    let broken = ModelCall { arguments: CallArguments::NotJson { text, problem }, ..call("a") };
+    let message = AssistantMessage { parts: vec![AssistantPart::Call(broken)] };
+    let (stop, usage, model) = (StopReason::MaxTokens, TokenUsage::default(), String::new());
+    let completion = Completion { message, stop, usage, model };
+    assert_eq!(session.apply(Event::Answered { completion }), Ok(vec![ASK]));
+}
+
+#[test]
+fn an_answer_that_was_cut_off_goes_on() {
+    let mut session = Conversation::new(TurnLimits::default());
+    session.apply(said("hello")).unwrap();
+    assert_eq!(session.apply(answer("one ", &[], StopReason::MaxTokens)), Ok(vec![ASK]));
+    assert_eq!(last_said(&session), CUT_OFF);
+    let effects = session.apply(answer("two", &[], StopReason::End));
+    assert_eq!(effects, Ok(vec![end("one two", None)]));
+
+    session.apply(said("again")).unwrap();
+    for _ in 0..3 {
+        assert_eq!(session.apply(answer("x", &[], StopReason::MaxTokens)), Ok(vec![ASK]));
+    }
+    let effects = session.apply(answer("x", &[], StopReason::MaxTokens));
+    assert_eq!(effects, Ok(vec![end("xxxx", Some(TurnLimit::Length))]));
+}
+
+#[test]
+fn a_session_that_is_too_long_is_made_shorter() {
+    let mut session = Conversation::new(TurnLimits::default());
+    session.apply(said("hello")).unwrap();
+    session.apply(answer("", &["a"], StopReason::ToolCalls)).unwrap();
+    session.apply(ended("a", &"x".repeat(100_000))).unwrap();
+    assert_eq!(session.apply(Event::TooLong), Ok(vec![ASK]));
+    assert!(last_results(&session)[0].len() < 3_000);
+    let effects = session.apply(Event::TooLong);
+    let reason = TOO_LONG.to_owned();
+    assert_eq!(effects, Ok(vec![Effect::End(TurnEnd::Failed { reason })]));
+}
+
+#[test]
+fn a_cancelled_turn_leaves_no_call_without_a_result() {
+    let mut session = Conversation::new(TurnLimits::default());
+    assert_eq!(session.apply(Event::Cancelled), Err(OutOfTurn::Unexpected));
+    session.apply(said("hello")).unwrap();
+    session.apply(answer("", &["a", "b"], StopReason::ToolCalls)).unwrap();
+    session.apply(ended("b", "2")).unwrap();
+    let effects = session.apply(Event::Cancelled);
+    assert_eq!(effects, Ok(vec![Effect::Stop, Effect::End(TurnEnd::Cancelled)]));
+    assert_eq!(last_results(&session), [CANCELLED, "2"]);
+    assert_eq!(session.apply(ended("a", "late")), Err(OutOfTurn::Unexpected));
+}
+
+/// Events of any kind, whether they can happen then or not.
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let ids = proptest::sample::select(vec!["a", "b", "c"]);
+    let stop = proptest::sample::select(vec![StopReason::End, StopReason::MaxTokens]);
+    let some = proptest::collection::btree_set(ids.clone(), 0..4);
+    let event = prop_oneof![
+        2 => Just(said("hello")),
+        4 => (some, stop).prop_map(|(calls, stop)| {
+            answer("text", &calls.into_iter().collect::<Vec<_>>(), stop)
+        }),
+        6 => ids.clone().prop_map(|id| ended(id, &"x".repeat(3_000))),
+        2 => ids.prop_map(timed_out),
+        1 => Just(Event::TooLong),
+        1 => Just(Event::Cancelled),
+        1 => Just(Event::ModelFailed { reason: "gone".to_owned() }),
+    ];
+    proptest::collection::vec(event, 0..80)
+}
+
+proptest! {
+    /// Whatever happens, in whatever order: the same events give the same effects, also when they
+    /// were written down, and what is to be done is what was said and has not happened.
+    #[test]
+    fn recorded_events_give_the_same_effects(events in events()) {
+        let (mut live, mut replayed) =
+            (Conversation::new(TurnLimits::default()), Conversation::new(TurnLimits::default()));
+        let mut open: Vec<Effect> = Vec::new();
+        for event in events {
+            let before = live.messages().len();
+            let written = serde_json::to_string(&event).unwrap();
+            let effects = live.apply(event.clone());
+            prop_assert_eq!(&effects, &replayed.apply(serde_json::from_str(&written).unwrap()));
+            let Ok(effects) = effects else {
+                prop_assert_eq!(live.messages().len(), before, "it changes nothing");
+                continue;
+            };
+
+            match &event {
+                Event::CallEnded { result, .. } => {
+                    open.retain(|effect| !matches!(effect, Effect::Call(call) if call.id == result.call_id));
+                }
+                _ => open.clear(),
+            }
+            let is_open = |effect: &&Effect| matches!(effect, Effect::Ask { .. } | Effect::Call(_));
+            open.extend(effects.iter().filter(is_open).cloned());
+            prop_assert_eq!(&live.outstanding(), &open);
+            prop_assert_eq!(live.is_busy(), !open.is_empty());
+            if open.iter().all(|effect| matches!(effect, Effect::Ask { .. })) {
+                check_pairs(live.messages())?;
+            }
+        }
+    }
+}
+
+/// Each call has a result, right behind it and in order.
+fn check_pairs(messages: &[Arc<Message>]) -> Result<(), TestCaseError> {
+    for (at, message) in messages.iter().enumerate() {
+        match &**message {
+            Message::Assistant(answer) if answer.calls().next().is_some() => {
+                let calls: Vec<_> = answer.calls().map(|call| call.id.as_str()).collect();
+                let Some(Message::Results { results }) = messages.get(at + 1).map(|next| &**next)
+                else {
+                    return Err(TestCaseError::fail("no results"));
+                };
+                let results: Vec<_> =
+                    results.iter().map(|result| result.call_id.as_str()).collect();
+                prop_assert_eq!(&calls, &results);
+                prop_assert_eq!(calls.iter().collect::<BTreeSet<_>>().len(), calls.len());
+            }
+            Message::Results { .. } => {
+                let is_behind = at > 0 && matches!(&*messages[at - 1], Message::Assistant(_));
+                prop_assert!(is_behind, "results of no calls");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! The agent: a model that calls tools until it has an answer.
+//!
+//! [`conversation`] is what an agent does as a state machine: events go in, effects come out, and
+//! nothing in it waits, reads a clock or draws a random number, so the events of a session give the
+//! same effects whenever they are applied. [`sessions`] keeps the events, and [`agent`] does what
+//! they ask for.
+
+pub mod agent;
+pub mod context;
+pub mod conversation;
+pub mod sessions;
+
+mod history;
+
+pub use agent::{Agent, AgentDeps, TurnEvent, TurnReport};
+pub use context::ContextBuilder;
+pub use conversation::{Conversation, Effect, Event, TurnEnd, TurnLimit, TurnLimits};
+pub use sessions::{MIGRATIONS, OpenSession, SessionInfo, Sessions};
