@@ -1,6 +1,7 @@
 //! Fitting: chunks are put together where there are more of them than may be kept.
 
 use crate::chunker::{Chunk, utf16_len};
+use crate::outline::is_named;
 
 /// A heading within a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +26,15 @@ impl Part {
         Self { headings: vec![heading], content: chunk.content, units }
     }
 
+    /// The headings that an outline has of it: those that say something, or one that does not.
+    pub(crate) fn outlined(&self) -> Vec<&Heading> {
+        let named: Vec<_> = self.headings.iter().filter(|one| is_named(&one.text)).collect();
+        if named.is_empty() { self.headings.iter().take(1).collect() } else { named }
+    }
+
     /// What the part is called.
     pub(crate) fn label(&self) -> String {
-        let mut named = self.headings.iter().filter(|heading| !heading.text.is_empty());
+        let mut named = self.headings.iter().filter(|heading| is_named(&heading.text));
         let first = named.next().map_or("", |heading| heading.text.as_str());
         match named.count() {
             0 => first.to_owned(),

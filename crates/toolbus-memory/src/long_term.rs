@@ -104,7 +104,11 @@ impl LongTermMemory {
     /// # Errors
     /// When the store cannot be written.
     pub async fn delete(&self, owner: &MemoryOwner, id: &str) -> Result<Option<Memory>, Error> {
-        let removed = self.items.remove(owner, &texts::lower(id.trim())).await?;
+        let id = texts::lower(id.trim());
+        if id.len() != ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
+        let removed = self.items.remove(owner, &id).await?;
         Ok(removed.map(|item| Memory::new(item, 0)))
     }
 

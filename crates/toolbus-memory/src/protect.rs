@@ -150,27 +150,29 @@ impl ProtectResults {
         let parts = cutting.await.unwrap_or_default();
 
         let path = |suffix: String| namespace.path_of(&format!("{name}-{suffix}"));
-        let mut kept = Kept { index_key: String::new(), rows: Vec::with_capacity(parts.len()) };
+        let mut rows = Vec::with_capacity(parts.len());
         let mut entries = Vec::with_capacity(parts.len() + 1);
-        let mut headings = Vec::new();
-        for (at, part) in parts.into_iter().enumerate() {
+        for (at, part) in parts.iter().enumerate() {
             let path = path(format!("chunk{at}"))?;
-            kept.rows.push((label_of(&part.label(), at), path.to_string()));
-            headings.extend(part.headings.into_iter().map(|heading| (heading, at)));
-            let entry = NewEntry::new(path, part.content).with_category(Some(CATEGORY))?;
+            rows.push((label_of(&part.label(), at), path.to_string()));
+            let entry = NewEntry::new(path, part.content.clone()).with_category(Some(CATEGORY))?;
             entries.push(entry.of_result());
         }
 
-        let outline = headings.iter().map(|(heading, at)| OutlineEntry {
-            heading: &heading.text,
-            level: heading.level,
-            key: &kept.rows[*at].1,
+        let parts = parts.iter().zip(&rows).enumerate();
+        let outline = parts.flat_map(|(number, (part, (_, key)))| {
+            part.outlined().into_iter().map(move |heading| OutlineEntry {
+                heading: &heading.text,
+                number,
+                level: heading.level,
+                key,
+            })
         });
         let index = path("index".to_owned())?;
         let entry = NewEntry::new(index.clone(), build_outline(outline));
         entries.push(entry.with_category(Some(CATEGORY))?.of_result());
         self.memory.save_all(&MemoryOwner::of(of.scope), entries).await?;
-        Ok(Kept { index_key: index.to_string(), ..kept })
+        Ok(Kept { index_key: index.to_string(), rows })
     }
 
     /// Keeps the whole as an artifact, where there are artifacts.

@@ -105,12 +105,13 @@ pub(crate) fn time_left(ms: i64) -> String {
 
 /// How long ago something was.
 pub(crate) fn age(ms: i64) -> String {
-    let (number, unit) = match ms {
-        ..MINUTE_MS => return "just now".to_owned(),
-        ..HOUR_MS => (ms / MINUTE_MS, "minute"),
-        ..DAY_MS => (ms / HOUR_MS, "hour"),
-        _ => (ms / DAY_MS, "day"),
+    let (unit_ms, unit) = match ms {
+        _ if ms < MINUTE_MS => return "just now".to_owned(),
+        _ if ms < HOUR_MS => (MINUTE_MS, "minute"),
+        _ if ms < DAY_MS => (HOUR_MS, "hour"),
+        _ => (DAY_MS, "day"),
     };
+    let number = ms / unit_ms;
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {unit}{plural} ago")
 }

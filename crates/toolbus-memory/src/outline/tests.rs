@@ -9,7 +9,8 @@ use crate::chunker::ContentChunker;
 fn headings_are_indented_by_their_levels() {
     let chunks = ContentChunker::new(100).chunk("intro\n# A\na\n## B\nb\n### C\nc\n# \nd");
     let keys: Vec<_> = (0..chunks.len()).map(|at| format!("session/s/x-chunk{at}")).collect();
-    let entries = chunks.iter().zip(&keys).map(|(chunk, key)| OutlineEntry::new(chunk, key));
+    let entries = chunks.iter().zip(&keys).enumerate();
+    let entries = entries.map(|(at, (chunk, key))| OutlineEntry::new(chunk, at, key));
     assert_snapshot!(build_outline(entries), @r"
     ## Document Outline
 
@@ -25,7 +26,7 @@ fn headings_are_indented_by_their_levels() {
 #[test]
 fn outlines_are_bounded() {
     let heading = "é".repeat(1_000_000);
-    let entry = OutlineEntry { heading: &heading, level: 3, key: "k" };
+    let entry = OutlineEntry { heading: &heading, number: 0, level: 3, key: "k" };
     let outline = build_outline(std::iter::repeat_n(entry, 100_000));
     assert!(outline.ends_with("… and 99000 more headings"));
     assert!(outline.len() < 300_000, "{}", outline.len());
