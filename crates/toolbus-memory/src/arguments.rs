@@ -24,13 +24,26 @@ pub(crate) fn coerce(arguments: &mut Map<String, Value>) {
             }
             ("data" | "content" | "rule", Value::String(_)) => {}
             ("data" | "content" | "rule", other) => *value = Value::String(other.to_string()),
-            ("ttl_minutes" | "offset", Value::String(text)) => {
-                if let Ok(number) = text.trim().parse::<u64>() {
+            ("ttl_minutes" | "offset", written) => {
+                if let Some(number) = whole_number(written) {
                     *value = number.into();
                 }
             }
             _ => {}
         }
+    }
+}
+
+/// The number that a text or a number with a point stands for, where it is a whole one.
+fn whole_number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Number(number) => {
+            let number = number.as_f64().filter(|number| number.fract() == 0.0)?;
+            // Numbers beyond are not exact, and are left as they are.
+            (0.0..9e15).contains(&number).then_some(number as u64)
+        }
+        _ => None,
     }
 }
 

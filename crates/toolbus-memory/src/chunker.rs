@@ -141,6 +141,9 @@ impl<'a> Iterator for HardSplit<'a> {
 /// How many UTF-16 code units a text has.
 #[must_use]
 pub fn utf16_len(text: &str) -> usize {
+    if text.is_ascii() {
+        return text.len();
+    }
     // One for each character, and one more for those of four bytes.
     let units = |byte: &u8| usize::from(*byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0);
     text.as_bytes().iter().map(units).sum()

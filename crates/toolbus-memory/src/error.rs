@@ -66,6 +66,16 @@ pub enum Error {
         /// What helps.
         way_out: &'static str,
     },
+    /// All of them together are too large.
+    #[error("nothing was saved: all {what} together may have {max} bytes. {way_out}")]
+    TooMuch {
+        /// What they are.
+        what: &'static str,
+        /// The limit.
+        max: u64,
+        /// What helps.
+        way_out: &'static str,
+    },
     /// The store failed.
     #[error("the state cannot be used")]
     Store(#[from] toolbus_store::Error),
@@ -84,7 +94,7 @@ impl From<Error> for CallError {
                 tracing::warn!(error = &error as &dyn std::error::Error, "memory cannot be used");
                 Self::execution_failed("the memory of this agent cannot be used now")
             }
-            Error::NamespaceFull { .. } | Error::TooMany { .. } => {
+            Error::NamespaceFull { .. } | Error::TooMany { .. } | Error::TooMuch { .. } => {
                 Self::execution_failed(error.to_string())
             }
             error => Self::invalid_arguments(error.to_string()),

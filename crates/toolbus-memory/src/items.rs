@@ -1,9 +1,8 @@
 //! Items that stay: memories, rules, skills and settings, in one table by their kinds.
 
-use toolbus_store::LazyStore;
-use toolbus_store::Transaction;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
+use toolbus_store::{LazyStore, Location, Transaction};
 
 use crate::working::lock;
 use crate::{Error, MemoryOwner};
@@ -23,6 +22,8 @@ pub(crate) struct ItemKind {
     /// As it is told.
     pub(crate) plural: &'static str,
     pub(crate) max: usize,
+    /// Most bytes of all of them.
+    pub(crate) bytes_max: u64,
     /// What helps when there are too many.
     pub(crate) way_out: &'static str,
 }
@@ -46,7 +47,7 @@ pub(crate) struct ItemList {
     pub(crate) now_ms: i64,
 }
 
-const COLUMNS: &str = "id, name, category, tags, summary, content, stored_ms";
+const DESCRIPTION: &str = "id, name, category, tags, summary, stored_ms";
 
 impl Items {
     pub(crate) fn new(store: LazyStore, kind: ItemKind) -> Self {
@@ -55,10 +56,26 @@ impl Items {
 
     /// All of an owner's, the oldest first.
     pub(crate) async fn list(&self, owner: &MemoryOwner) -> Result<ItemList, Error> {
+        self.select(owner, "content").await
+    }
+
+    /// The same without their contents.
+    pub(crate) async fn list_without_contents(
+        &self,
+        owner: &MemoryOwner,
+    ) -> Result<ItemList, Error> {
+        let none = match self.store.location() {
+            Location::Sqlite(_) => "x''",
+            Location::Postgres(_) => "''::bytea",
+        };
+        self.select(owner, &format!("{none} AS content")).await
+    }
+
+    async fn select(&self, owner: &MemoryOwner, content: &str) -> Result<ItemList, Error> {
         let now = self.store.location().now_ms_sql();
         let text = format!(
-            "SELECT {COLUMNS}, {now} AS now_ms FROM memory_items WHERE owner = $1 AND kind = $2
-             ORDER BY stored_ms, id"
+            "SELECT {DESCRIPTION}, {content}, {now} AS now_ms FROM memory_items
+             WHERE owner = $1 AND kind = $2 ORDER BY stored_ms, id"
         );
         let rows = sqlx::query(AssertSqlSafe(text))
             .bind(owner.as_str())
@@ -76,7 +93,7 @@ impl Items {
 
     pub(crate) async fn find(&self, owner: &MemoryOwner, id: &str) -> Result<Option<Item>, Error> {
         let text = format!(
-            "SELECT {COLUMNS} FROM memory_items WHERE owner = $1 AND kind = $2 AND id = $3"
+            "SELECT {DESCRIPTION}, content FROM memory_items WHERE owner = $1 AND kind = $2 AND id = $3"
         );
         let found = sqlx::query(AssertSqlSafe(text))
             .bind(owner.as_str())
@@ -87,20 +104,24 @@ impl Items {
         Ok(found.map(|row| Item::read(&row)).transpose()?)
     }
 
-    /// Keeps an item, in place of the one of its id, and says whether there was one.
+    /// Keeps an item, in place of the one of its id.
     ///
     /// # Errors
-    /// [`Error::TooMany`] when there is no room for it.
-    pub(crate) async fn put(&self, owner: &MemoryOwner, item: Item) -> Result<bool, Error> {
+    /// [`Error::TooMany`] and [`Error::TooMuch`] when there is no room for it.
+    pub(crate) async fn put(&self, owner: &MemoryOwner, item: Item) -> Result<(), Error> {
         let (owner, kind) = (owner.as_str().to_owned(), self.kind);
         let store = self.store.open().await?;
-        let replaced = store
+        let room = store
             .write(move |transaction| {
                 Box::pin(async move { put(transaction, &owner, kind, &item).await })
             })
             .await?;
-        let ItemKind { plural: what, max, way_out, .. } = self.kind;
-        replaced.ok_or(Error::TooMany { what, max, way_out })
+        let ItemKind { plural: what, max, bytes_max, way_out, .. } = self.kind;
+        match room {
+            Room::ForIt => Ok(()),
+            Room::NotForOneMore => Err(Error::TooMany { what, max, way_out }),
+            Room::NotForItsBytes => Err(Error::TooMuch { what, max: bytes_max, way_out }),
+        }
     }
 
     /// Forgets an item, and gives it back.
@@ -112,7 +133,7 @@ impl Items {
         let (owner, kind, id) = (owner.as_str().to_owned(), self.kind.name, id.to_owned());
         let text = format!(
             "DELETE FROM memory_items WHERE owner = $1 AND kind = $2 AND id = $3
-             RETURNING {COLUMNS}"
+             RETURNING {DESCRIPTION}, content"
         );
         let store = self.store.open().await?;
         let removed = store
@@ -173,29 +194,37 @@ impl Item {
     }
 }
 
-/// Whether an item of its id was there; `None` where there was not, and is no room for one more.
+/// Whether there was room for an item.
+enum Room {
+    ForIt,
+    NotForOneMore,
+    NotForItsBytes,
+}
+
 async fn put(
     transaction: &mut Transaction,
     owner: &str,
     kind: ItemKind,
     item: &Item,
-) -> Result<Option<bool>, toolbus_store::Error> {
+) -> Result<Room, toolbus_store::Error> {
     let now = transaction.now_ms().await?;
     lock(transaction, owner, &format!("kind {}", kind.name), now).await?;
 
-    let counted = sqlx::query(
-        "SELECT COUNT(*) AS every,
-         CAST(COALESCE(SUM(CASE WHEN id = $3 THEN 1 ELSE 0 END), 0) AS BIGINT) AS same
-         FROM memory_items WHERE owner = $1 AND kind = $2",
+    let others = sqlx::query(
+        "SELECT COUNT(*) AS items, CAST(COALESCE(SUM(length(content)), 0) AS BIGINT) AS bytes
+         FROM memory_items WHERE owner = $1 AND kind = $2 AND id <> $3",
     )
     .bind(owner)
     .bind(kind.name)
     .bind(&item.id)
     .fetch_one(transaction.connection())
     .await?;
-    let (all, same): (i64, i64) = (counted.try_get("every")?, counted.try_get("same")?);
-    if same == 0 && all.unsigned_abs() >= kind.max as u64 {
-        return Ok(None);
+    let (items, bytes): (i64, i64) = (others.try_get("items")?, others.try_get("bytes")?);
+    if items.unsigned_abs() >= kind.max as u64 {
+        return Ok(Room::NotForOneMore);
+    }
+    if bytes.unsigned_abs() + item.content.len() as u64 > kind.bytes_max {
+        return Ok(Room::NotForItsBytes);
     }
 
     sqlx::query(
@@ -218,5 +247,5 @@ async fn put(
     .bind(now)
     .execute(transaction.connection())
     .await?;
-    Ok(Some(same > 0))
+    Ok(Room::ForIt)
 }

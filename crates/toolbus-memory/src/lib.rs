@@ -21,6 +21,7 @@ mod namespace;
 mod outline;
 mod owner;
 mod protect;
+mod ranking;
 mod rules;
 mod skill_tools;
 mod skills;

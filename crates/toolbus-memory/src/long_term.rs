@@ -4,6 +4,7 @@ use toolbus_store::LazyStore;
 use toolbus_wire::envelope::new_id;
 
 use crate::items::{Item, ItemKind, Items};
+use crate::ranking::rank;
 use crate::{Error, MemoryOwner, texts};
 
 /// Largest memory, in bytes.
@@ -17,6 +18,7 @@ const KIND: ItemKind = ItemKind {
     name: "memory",
     plural: "memories",
     max: 5_000,
+    bytes_max: 8 << 20,
     way_out: "Delete those that do not matter any more (delete_memory)",
 };
 
@@ -90,9 +92,8 @@ impl LongTermMemory {
         list.items.reverse();
         let found: Vec<_> = match query.filter(|query| !query.trim().is_empty()) {
             Some(query) => {
-                let documents: Vec<_> = list.items.iter().map(document).collect();
-                let ranked = toolbus_search::rank(&documents, query);
-                ranked.iter().map(|ranked| &list.items[ranked.document]).take(RESULTS_MAX).collect()
+                let ranked = rank(list.items.iter().map(document).collect(), query).await;
+                ranked.into_iter().map(|at| &list.items[at]).take(RESULTS_MAX).collect()
             }
             None => list.items.iter().take(RESULTS_MAX).collect(),
         };
@@ -118,7 +119,7 @@ impl LongTermMemory {
     /// When the store cannot be read.
     pub async fn categories(&self, owner: &MemoryOwner) -> Result<Vec<(String, usize)>, Error> {
         let mut counts = std::collections::BTreeMap::<String, usize>::new();
-        for item in self.items.list(owner).await?.items {
+        for item in self.items.list_without_contents(owner).await?.items {
             if !item.category.is_empty() {
                 *counts.entry(item.category).or_default() += 1;
             }

@@ -75,7 +75,7 @@ impl ProtectResults {
 
     async fn protect(&self, mut output: Output, of: ShapeContext<'_>) -> Output {
         let threshold = self.threshold.of(of.scope);
-        let is_long = |text: &str| text.len() > threshold && utf16_len(text) > threshold;
+        let is_long = |text: &str| end_of_units(text, threshold) < text.len();
         let has_long_value = output.structured.as_ref().is_some_and(|value| is_long(value.text()));
         let text = match output.content.take() {
             Some(content) => content,

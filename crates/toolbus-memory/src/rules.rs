@@ -15,10 +15,16 @@ const RULES: ItemKind = ItemKind {
     name: "rule",
     plural: "rules",
     max: 50,
+    bytes_max: 1 << 20,
     way_out: "Remove those that do not hold any more (remove_rule)",
 };
-const SETTINGS: ItemKind =
-    ItemKind { name: "setting", plural: "settings", max: 100, way_out: "Remove some" };
+const SETTINGS: ItemKind = ItemKind {
+    name: "setting",
+    plural: "settings",
+    max: 100,
+    bytes_max: 1 << 20,
+    way_out: "Remove some of them",
+};
 const TIMEZONE: &str = "timezone";
 
 /// The rules of one store. Clones are the same.

@@ -3,6 +3,7 @@
 use toolbus_store::LazyStore;
 
 use crate::items::{Item, ItemKind, Items};
+use crate::ranking::rank;
 use crate::{Error, MemoryOwner, texts};
 
 /// Largest skill, in bytes.
@@ -16,6 +17,7 @@ const KIND: ItemKind = ItemKind {
     name: "skill",
     plural: "skills",
     max: 500,
+    bytes_max: 8 << 20,
     way_out: "Delete those that are of no use any more (delete_skill)",
 };
 
@@ -78,7 +80,7 @@ impl Skills {
     /// # Errors
     /// When the store cannot be read.
     pub async fn list(&self, owner: &MemoryOwner) -> Result<Vec<SkillSummary>, Error> {
-        let mut items = self.items.list(owner).await?.items;
+        let mut items = self.items.list_without_contents(owner).await?.items;
         items.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(items.into_iter().map(SkillSummary::of).collect())
     }
@@ -94,9 +96,8 @@ impl Skills {
         limit: usize,
     ) -> Result<Vec<SkillSummary>, Error> {
         let items = self.items.list(owner).await?.items;
-        let documents: Vec<_> = items.iter().map(document).collect();
-        let ranked = toolbus_search::rank(&documents, words);
-        let found = ranked.iter().take(limit).map(|ranked| items[ranked.document].clone());
+        let ranked = rank(items.iter().map(document).collect(), words).await;
+        let found = ranked.into_iter().take(limit).map(|at| items[at].clone());
         Ok(found.map(SkillSummary::of).collect())
     }
 

@@ -8,6 +8,7 @@ mod write;
 
 use std::sync::Arc;
 
+use futures_util::TryStreamExt as _;
 use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
 use toolbus_store::{LazyStore, Location};
 
@@ -84,17 +85,20 @@ impl WorkingMemory {
     pub async fn list(&self, owner: &MemoryOwner, below: &Path) -> Result<List, Error> {
         let select = select_below(self.0.store.location(), below, "");
         let text = format!("{select} ORDER BY path");
-        let rows = bind_below(sqlx::query(AssertSqlSafe(text)), owner, below)
-            .fetch_all(self.0.store.open().await?.readers())
-            .await?;
+        let store = self.0.store.open().await?;
+        let query = bind_below(sqlx::query(AssertSqlSafe(text)), owner, below);
+        let mut rows = query.fetch(store.readers());
 
-        let mut entries = Vec::new();
-        let mut now_ms = 0;
-        for row in rows.iter().take(LIST_MAX) {
-            entries.push(EntryInfo::read(row)?);
-            now_ms = row.try_get("now_ms")?;
+        let mut list = List { entries: Vec::new(), more: 0, now_ms: 0 };
+        while let Some(row) = rows.try_next().await? {
+            if list.entries.len() == LIST_MAX {
+                list.more += 1;
+                continue;
+            }
+            list.entries.push(EntryInfo::read(&row)?);
+            list.now_ms = row.try_get("now_ms")?;
         }
-        Ok(List { more: rows.len() - entries.len(), entries, now_ms })
+        Ok(list)
     }
 
     /// Forgets an entry, and says whether there was one.

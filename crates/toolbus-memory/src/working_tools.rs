@@ -7,16 +7,18 @@ use std::time::Duration;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::{Annotations, Risk};
-use toolbus_tools::{Executor, Guide, Scope, Tool};
+use toolbus_tools::{Door, Executor, Guide, Scope, Tool};
 
 use crate::arguments::{self, number, text};
 use crate::chunker::{end_of_units, utf16_len};
 use crate::config::ResultThreshold;
 use crate::namespace::{Namespace, Path};
-use crate::working::{Filter, NewEntry, WorkingMemory};
+use crate::working::{Filter, List, NewEntry, WorkingMemory};
 use crate::{Error, MemoryConfig, MemoryOwner, texts};
 
 const SOURCE: &str = "working-memory";
+/// Room for the note on what is not listed, in UTF-16 code units.
+const NOTE_UNITS: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
 enum Operation {
@@ -171,7 +173,7 @@ impl WorkingTool {
             }
             Operation::Get => {
                 let offset = number(arguments, "offset").unwrap_or_default();
-                let units_max = self.threshold.chunk_units(scope);
+                let units_max = self.readable_units(scope);
                 self.get(&owner, &key()?, Window { offset, units_max }).await
             }
             Operation::Delete => {
@@ -179,11 +181,24 @@ impl WorkingTool {
                 self.memory.delete(&owner, &path).await?;
                 Ok(format!("Working memory entry '{path}' deleted."))
             }
-            Operation::List => self.list(&owner, &namespace, text(arguments, "namespace")).await,
+            Operation::List => {
+                let below = looked_into(&namespace, text(arguments, "namespace"))?;
+                let list = self.memory.list(&owner, &below).await?;
+                let is_own = below == *namespace.as_path();
+                Ok(describe_list(&list, &below, is_own, self.readable_units(scope)))
+            }
             Operation::Search => {
                 let below = looked_into(&namespace, text(arguments, "namespace"))?;
                 self.search(&owner, &below, arguments).await
             }
+        }
+    }
+
+    /// How much the caller reads at a time. Programs take all of it.
+    fn readable_units(&self, scope: &Scope) -> usize {
+        match scope.door {
+            Door::Turn => self.threshold.chunk_units(scope),
+            _ => usize::MAX,
         }
     }
 
@@ -210,34 +225,6 @@ impl WorkingTool {
             Some(entry) => window.of(entry.value),
             None => format!("Working memory entry '{path}' not found or has expired."),
         })
-    }
-
-    async fn list(
-        &self,
-        owner: &MemoryOwner,
-        namespace: &Namespace,
-        asked: Option<&str>,
-    ) -> Result<String, Error> {
-        let below = looked_into(namespace, asked)?;
-        let list = self.memory.list(owner, &below).await?;
-        if list.entries.is_empty() {
-            return Ok(match below == *namespace.as_path() {
-                true => "Working memory is empty.".to_owned(),
-                false => format!("No entries found in namespace '{below}'."),
-            });
-        }
-
-        let count = list.entries.len() + list.more;
-        let mut answer = format!("Working memory '{below}' ({count} entries):");
-        for entry in &list.entries {
-            answer.push('\n');
-            answer.push_str(&entry.describe(list.now_ms));
-        }
-        if list.more > 0 {
-            let more = list.more;
-            answer.push_str(&format!("\n… and {more} more: name a namespace, or search"));
-        }
-        Ok(answer)
     }
 
     async fn search(
@@ -276,6 +263,34 @@ impl WorkingTool {
         }
         Ok(answer)
     }
+}
+
+/// The entries in lines, as many as fit.
+fn describe_list(list: &List, below: &Path, is_own: bool, units_max: usize) -> String {
+    if list.entries.is_empty() {
+        return match is_own {
+            true => "Working memory is empty.".to_owned(),
+            false => format!("No entries found in namespace '{below}'."),
+        };
+    }
+
+    let mut more = list.entries.len() + list.more;
+    let mut answer = format!("Working memory '{below}' ({more} entries):");
+    let mut units = utf16_len(&answer) + NOTE_UNITS;
+    for entry in &list.entries {
+        let line = entry.describe(list.now_ms);
+        units = units.saturating_add(utf16_len(&line) + 1);
+        if units > units_max {
+            break;
+        }
+        answer.push('\n');
+        answer.push_str(&line);
+        more -= 1;
+    }
+    if more > 0 {
+        answer.push_str(&format!("\n… and {more} more: name a namespace, or search"));
+    }
+    answer
 }
 
 /// Which part of a value is read.

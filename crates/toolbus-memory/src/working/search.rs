@@ -5,6 +5,7 @@ use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
 
 use super::{Entry, EntryInfo, WorkingMemory, bind_below, select_below};
 use crate::namespace::Path;
+use crate::ranking::rank;
 use crate::{Error, MemoryOwner, texts};
 
 /// Most results of a search.
@@ -92,24 +93,13 @@ impl WorkingMemory {
         drop(rows);
 
         if let Some(query) = filter.query.as_deref().filter(|query| !query.trim().is_empty()) {
-            found.entries = rank(found.entries, query.to_owned()).await;
+            let ranked = rank(found.entries.iter().map(document).collect(), query).await;
+            let mut entries: Vec<_> = found.entries.into_iter().map(Some).collect();
+            found.entries = ranked.into_iter().filter_map(|at| entries[at].take()).collect();
         }
         found.entries.truncate(RESULTS_MAX);
         Ok(found)
     }
-}
-
-/// The entries that a query finds, best first.
-async fn rank(entries: Vec<Entry>, query: String) -> Vec<Entry> {
-    // All of it is read, which may take a while.
-    let ranking = tokio::task::spawn_blocking(move || {
-        let texts: Vec<_> = entries.iter().map(document).collect();
-        let ranked = toolbus_search::rank(&texts, &query);
-        let mut entries: Vec<_> = entries.into_iter().map(Some).collect();
-        ranked.iter().filter_map(|ranked| entries[ranked.document].take()).collect()
-    });
-    // It does not panic; a process that ends has no use for an answer.
-    ranking.await.unwrap_or_default()
 }
 
 /// What an entry is found by.

@@ -67,3 +67,17 @@ async fn skills_are_recalled_by_words() {
         assert_eq!(recalled[0].summary, "Ship a new image");
     }
 }
+
+#[tokio::test]
+async fn skills_are_bounded_together() {
+    for bench in Bench::all().await {
+        let page = "x".repeat(64 << 10);
+        for at in 0..128 {
+            bench.say("save_skill", json!({"name": at.to_string(), "content": page})).await;
+        }
+        let refused = bench.refusal("save_skill", json!({"name": "more", "content": "x"})).await;
+        assert_text!(refused, @"nothing was saved: all skills together may have 8388608 bytes. Delete those that are of no use any more (delete_skill)");
+        bench.say("save_skill", json!({"name": "7", "content": "shorter"})).await;
+        bench.say("save_skill", json!({"name": "more", "content": "x"})).await;
+    }
+}

@@ -1,6 +1,9 @@
 //! Working memory, by what its tools say.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use toolbus_tools::{Door, Scope};
 
 use crate::support::{Bench, call, mask, say, scope, scope_of};
 
@@ -182,7 +185,11 @@ async fn what_models_write_instead_of_texts_is_taken() {
             "{listed}"
         );
 
-        for minutes in [json!(0), json!(-1), json!(1_000_000), json!("soon")] {
+        bench.say("SaveToWorkingMemory", json!({"key": "k", "data": 1, "ttl_minutes": 90.0})).await;
+        let listed = bench.say("ListWorkingMemory", json!({})).await;
+        assert!(listed.contains("in 89m5") || listed.contains("in 90m0"), "{listed}");
+
+        for minutes in [json!(1.5), json!(0), json!(-1), json!(1_000_000), json!("soon")] {
             let entry = json!({"key": "k", "data": "x", "ttl_minutes": minutes});
             bench.refusal("save_to_working_memory", entry).await;
         }
@@ -205,4 +212,26 @@ async fn a_long_entry_is_read_in_parts() {
         offset = note.split(' ').nth(2).unwrap().parse().unwrap();
     }
     assert_eq!(whole, text);
+}
+
+/// A program reads all of it, and a list is no longer than what is read of an entry.
+#[tokio::test]
+async fn what_is_read_at_a_time_depends_on_the_reader() {
+    let bench = Bench::sqlite(toolbus_memory::MemoryConfig::default());
+    let text = "x".repeat(30_000);
+    bench.say("save_to_working_memory", json!({"key": "k", "data": text})).await;
+    let turn = scope("session/s1");
+    let chain = Arc::new(Scope { door: Door::Chain, ..(*turn).clone() });
+    let read = say(&bench.invoker, &chain, "get_from_working_memory", json!({"key": "k"})).await;
+    assert_eq!(read, text);
+
+    for at in 0..49 {
+        let entry = json!({"key": format!("{}{at}", "x".repeat(480)), "data": "x"});
+        bench.say("save_to_working_memory", entry).await;
+    }
+    let listed = bench.say("list_working_memory", json!({})).await;
+    assert!(listed.len() <= 20_000, "{}", listed.len());
+    let (_, more) = listed.split_once("\n… and ").unwrap();
+    let shown = listed.lines().filter(|line| line.starts_with("- ")).count();
+    assert_eq!(more, format!("{} more: name a namespace, or search", 50 - shown));
 }
