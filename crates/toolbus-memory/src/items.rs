@@ -156,6 +156,7 @@ impl Items {
         summary: String,
     ) -> Result<bool, Error> {
         let (owner, kind, id) = (owner.as_str().to_owned(), self.kind.name, id.to_owned());
+
         let store = self.store.open().await?;
         let changed = store
             .write(move |transaction| {

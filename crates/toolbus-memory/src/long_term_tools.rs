@@ -61,6 +61,7 @@ pub(crate) fn register(registry: &Registry, store: &LazyStore) -> Result<(), reg
         ListRules,
         SetTimezone,
     ];
+
     for operation in all {
         let tool = LongTermTool {
             operation,
@@ -100,6 +101,7 @@ impl Operation {
                 "ListCategories",
                 "Lists the categories of memories, with how many each has.",
             ),
+
             Self::AddRule => {
                 let text = format!(
                     "Adds a rule that this agent keeps in every session, in at most \
@@ -205,6 +207,7 @@ impl LongTermTool {
             Operation::ListCategories => {
                 Ok(describe_categories(&self.memory.categories(owner).await?))
             }
+
             Operation::AddRule => {
                 let rule = self.rules.add(owner, given("rule")).await?;
                 Ok(format!("Rule added: \"{rule}\""))

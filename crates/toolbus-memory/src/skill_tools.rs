@@ -52,6 +52,7 @@ impl Operation {
         let tool = |name: &str, alias: &str, description: &str| {
             Tool::new(name, description, SOURCE).in_group(SOURCE).with_alias(alias)
         };
+
         match self {
             Self::Save => {
                 let description = format!(
@@ -113,6 +114,7 @@ impl SkillTool {
         arguments: &Map<String, Value>,
     ) -> Result<String, Error> {
         let name = text(arguments, "name").unwrap_or_default();
+
         match self.operation {
             Operation::Save => {
                 let content = text(arguments, "content").unwrap_or_default();

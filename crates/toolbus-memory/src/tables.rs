@@ -2,7 +2,7 @@
 
 use toolbus_store::{Migration, Migrations};
 
-/// What a store needs that keeps memory. Values are bytes: PostgreSQL has no text with a zero in it.
+/// What a store needs that keeps memory. Values are bytes: a text of PostgreSQL has no zero in it.
 pub const MIGRATIONS: Migrations = Migrations {
     owner: "memory",
     steps: &[Migration {

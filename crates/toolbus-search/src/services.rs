@@ -138,6 +138,7 @@ impl Service {
                 words.extend(self.abilities.iter().map(|ability| ability.id.as_str()));
             }
         }
+
         let mut text = words.join(" ");
         text.truncate(text.floor_char_boundary(DOCUMENT_BYTES_MAX));
         text

@@ -178,6 +178,7 @@ impl Save {
     ) -> Result<(), toolbus_store::Error> {
         let ttl = entry.ttl.unwrap_or(self.limits.ttl).min(self.limits.ttl_max);
         let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+
         sqlx::query(
             "INSERT INTO memory_entries
              (owner, path, namespace, written_path, value, bytes, category, tags, is_result,

@@ -95,16 +95,23 @@ async fn what_is_kept_outlives_a_process() {
 #[tokio::test]
 async fn two_processes_share_the_limit() {
     for bench in Bench::all_with(&config()).await {
-        let (other, scope) = (bench.other(), scope("session/s1"));
-        let saves = (0..40).map(|at| {
-            let entry = json!({"key": at.to_string(), "data": "x"});
-            let invoker = if at % 2 == 0 { &bench.invoker } else { &other };
-            call(invoker, &scope, "save_to_working_memory", entry)
-        });
-        let outcomes = futures_util::future::join_all(saves).await;
-        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 3);
-        let listed = bench.say("list_working_memory", json!({})).await;
-        assert!(listed.contains("(3 entries)"), "{listed}");
+        let other = bench.other();
+        for invoker in [&bench.invoker, &other] {
+            say(invoker, &scope("session/s"), "list_working_memory", json!({})).await;
+        }
+
+        for round in 0..20 {
+            let scope = scope(&format!("session/{round}"));
+            let saves = (0..8).map(|at| {
+                let entry = json!({"key": at.to_string(), "data": "x"});
+                let invoker = if at % 2 == 0 { &bench.invoker } else { &other };
+                call(invoker, &scope, "save_to_working_memory", entry)
+            });
+            let outcomes = futures_util::future::join_all(saves).await;
+            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 3);
+            let listed = say(&other, &scope, "list_working_memory", json!({})).await;
+            assert!(listed.contains("(3 entries)"), "{listed}");
+        }
     }
 }
 
