@@ -23,6 +23,12 @@ pub struct MemoryConfig {
     pub entry_bytes_max: u64,
     /// Most bytes of all of them.
     pub entries_bytes_max: u64,
+    /// Most entries of all namespaces of an owner, those of large results among them.
+    pub owner_entries_max: u64,
+    /// Most bytes of all of them.
+    pub owner_bytes_max: u64,
+    /// Most bytes that one search reads. The newest entries are read first.
+    pub searched_bytes_max: u64,
     /// How long the chunks of a large result are kept.
     pub result_ttl: Duration,
     /// Most chunks of one result. Where it has more, they are put together.
@@ -45,6 +51,9 @@ impl Default for MemoryConfig {
             entries_max: 50,
             entry_bytes_max: 1 << 20,
             entries_bytes_max: 16 << 20,
+            owner_entries_max: 20_000,
+            owner_bytes_max: 1 << 30,
+            searched_bytes_max: 96 << 20,
             result_ttl: Duration::from_secs(20 * 60),
             result_chunks_max: 49,
             result_entries_max: 500,

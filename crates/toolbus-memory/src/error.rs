@@ -43,14 +43,14 @@ pub enum Error {
         /// The limit.
         max: u64,
     },
-    /// The namespace keeps too much already.
+    /// The namespace, or its owner, keeps too much already.
     #[error(
-        "nothing was saved: working memory would keep {kept} in '{namespace}', and may keep {max}. \
+        "nothing was saved: working memory would keep {kept} in {place}, and may keep {max}. \
          Delete what is no longer needed (delete_from_working_memory), or wait until it expires"
     )]
-    NamespaceFull {
-        /// The namespace.
-        namespace: String,
+    Full {
+        /// The namespace, in quotation marks, or all of them.
+        place: String,
         /// What it would keep with this.
         kept: String,
         /// What it may keep.
@@ -94,7 +94,7 @@ impl From<Error> for CallError {
                 tracing::warn!(error = &error as &dyn std::error::Error, "memory cannot be used");
                 Self::execution_failed("the memory of this agent cannot be used now")
             }
-            Error::NamespaceFull { .. } | Error::TooMany { .. } | Error::TooMuch { .. } => {
+            Error::Full { .. } | Error::TooMany { .. } | Error::TooMuch { .. } => {
                 Self::execution_failed(error.to_string())
             }
             error => Self::invalid_arguments(error.to_string()),

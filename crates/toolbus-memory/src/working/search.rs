@@ -10,8 +10,6 @@ use crate::{Error, MemoryOwner, texts};
 
 /// Most results of a search.
 const RESULTS_MAX: usize = 20;
-/// Most bytes of values that a search reads. The newest are read first.
-const SEARCHED_BYTES_MAX: u64 = 96 << 20;
 
 /// What is searched for. Nothing finds everything.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +82,7 @@ impl WorkingMemory {
                 continue;
             }
             bytes += info.bytes;
-            if bytes > SEARCHED_BYTES_MAX {
+            if bytes > self.config().searched_bytes_max {
                 found.unread += 1;
                 continue;
             }

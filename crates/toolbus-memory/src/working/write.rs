@@ -12,11 +12,20 @@ use crate::{Error, MemoryConfig, MemoryOwner};
 /// Entries that are taken away in one transaction: others wait behind it.
 const SWEPT_MAX: i64 = 1_000;
 
-/// What the entries of a namespace may be, those that are saved or those of large results.
+/// How many entries there are, and how large they are together.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct Size {
     entries: u64,
     bytes: u64,
+}
+
+/// What entries may be, those that are saved or those of large results.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// In one namespace.
+    namespace: Size,
+    /// In all namespaces of one owner.
+    owner: Size,
     ttl: Duration,
     ttl_max: Duration,
 }
@@ -87,11 +96,45 @@ impl WorkingMemory {
 
 impl Limits {
     fn new(config: &MemoryConfig, is_result: bool) -> Self {
-        let (entries, bytes, ttl) = match is_result {
-            true => (config.result_entries_max, config.result_entries_bytes_max, config.result_ttl),
-            false => (config.entries_max, config.entries_bytes_max, config.ttl),
+        let saved = Size { entries: config.entries_max, bytes: config.entries_bytes_max };
+        let results =
+            Size { entries: config.result_entries_max, bytes: config.result_entries_bytes_max };
+        Self {
+            namespace: if is_result { results } else { saved },
+            owner: Size { entries: config.owner_entries_max, bytes: config.owner_bytes_max },
+            ttl: if is_result { config.result_ttl } else { config.ttl },
+            ttl_max: config.ttl_max,
+        }
+    }
+}
+
+impl Size {
+    fn of(entries: &HashMap<String, u64>) -> Self {
+        Self { entries: entries.len() as u64, bytes: entries.values().sum() }
+    }
+
+    fn plus(self, more: Self) -> Self {
+        Self { entries: self.entries + more.entries, bytes: self.bytes + more.bytes }
+    }
+
+    fn minus(self, less: Self) -> Self {
+        Self {
+            entries: self.entries.saturating_sub(less.entries),
+            bytes: self.bytes.saturating_sub(less.bytes),
+        }
+    }
+
+    /// Why so much is not kept where there may be so much.
+    fn refusal(self, max: Self, what: &str, place: &str) -> Option<Error> {
+        let refusal = |kept: u64, max: u64, unit: &str| {
+            (kept > max).then(|| Error::Full {
+                place: place.to_owned(),
+                kept: format!("{kept} {unit} with this"),
+                max: format!("{max} {unit}"),
+            })
         };
-        Self { entries, bytes, ttl, ttl_max: config.ttl_max }
+        refusal(self.entries, max.entries, what)
+            .or_else(|| refusal(self.bytes, max.bytes, &format!("bytes of {what}")))
     }
 }
 
@@ -105,18 +148,42 @@ impl Save {
         lock(transaction, &self.owner, &self.namespace, now).await?;
         self.delete_expired(transaction, now).await?;
 
+        let all = self.count_all(transaction, now).await?;
         let mut kept = self.kept(transaction).await?;
+        let before = Size::of(&kept);
         for entry in &self.entries {
             kept.insert(entry.path.lower().to_owned(), entry.value.len() as u64);
         }
-        let refused = self.refusal(kept.len() as u64, kept.values().sum());
-        if refused.is_some() {
-            return Ok(refused);
+        let after = Size::of(&kept);
+        let all = all.minus(before).plus(after);
+        if let Some(refusal) = self.refusal(after).or_else(|| self.refusal_of_all(all)) {
+            return Ok(Some(refusal));
         }
+
         for entry in &self.entries {
             self.insert(transaction, entry, now).await?;
         }
         Ok(None)
+    }
+
+    /// What the owner keeps in all namespaces.
+    async fn count_all(
+        &self,
+        transaction: &mut Transaction,
+        now: i64,
+    ) -> Result<Size, toolbus_store::Error> {
+        let row = sqlx::query(
+            "SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(bytes), 0) AS BIGINT) AS bytes
+             FROM memory_entries WHERE owner = $1 AND expires_ms > $2",
+        )
+        .bind(&self.owner)
+        .bind(now)
+        .fetch_one(transaction.connection())
+        .await?;
+        Ok(Size {
+            entries: row.try_get::<i64, _>("entries")?.unsigned_abs(),
+            bytes: row.try_get::<i64, _>("bytes")?.unsigned_abs(),
+        })
     }
 
     async fn delete_expired(
@@ -157,17 +224,17 @@ impl Save {
         Ok(kept)
     }
 
-    fn refusal(&self, entries: u64, bytes: u64) -> Option<Error> {
+    /// Why so much is not kept in the namespace.
+    fn refusal(&self, after: Size) -> Option<Error> {
         let what = if self.is_result { "parts of large results" } else { "entries" };
-        let full = |kept: u64, max: u64, unit: &str| {
-            (kept > max).then(|| Error::NamespaceFull {
-                namespace: self.namespace.clone(),
-                kept: format!("{kept} {unit} with this"),
-                max: format!("{max} {unit}"),
-            })
-        };
-        full(entries, self.limits.entries, what)
-            .or_else(|| full(bytes, self.limits.bytes, &format!("bytes of {what}")))
+        let place = format!("'{}'", self.namespace);
+        after.refusal(self.limits.namespace, what, &place)
+    }
+
+    /// Why so much is not kept of one owner. Another process may be counting at the same time, so
+    /// this limit is kept but for what is written at once.
+    fn refusal_of_all(&self, all: Size) -> Option<Error> {
+        all.refusal(self.limits.owner, "entries", "all namespaces together")
     }
 
     async fn insert(

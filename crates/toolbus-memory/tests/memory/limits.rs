@@ -50,6 +50,38 @@ async fn bytes_are_bounded() {
     }
 }
 
+/// Namespaces of subagents are a session's to write, and no way around the limits.
+#[tokio::test]
+async fn all_namespaces_together_are_bounded() {
+    let all = MemoryConfig { owner_entries_max: 5, owner_bytes_max: 200, ..config() };
+    for bench in Bench::all_with(&all).await {
+        let save = |at: usize, data: &str| json!({"key": format!("wisp/{at}/k"), "data": data});
+        for at in 0..5 {
+            bench.say("save_to_working_memory", save(at, "x")).await;
+        }
+        assert_text!(bench.refusal("save_to_working_memory", save(5, "x")).await,
+            @"nothing was saved: working memory would keep 6 entries with this in all namespaces together, and may keep 5 entries. Delete what is no longer needed (delete_from_working_memory), or wait until it expires");
+        bench.say("save_to_working_memory", save(0, &"x".repeat(100))).await;
+        let refused = bench.refusal("save_to_working_memory", save(1, &"x".repeat(98))).await;
+        assert!(refused.contains("201 bytes of entries with this in all namespaces"), "{refused}");
+        bench.say("save_to_working_memory", save(1, &"x".repeat(97))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_search_says_what_it_did_not_read() {
+    let config = MemoryConfig { searched_bytes_max: 250, ..MemoryConfig::default() };
+    for bench in Bench::all_with(&config).await {
+        for key in ["a", "b", "c"] {
+            let entry = json!({"key": key, "data": "word ".repeat(20)});
+            bench.say("save_to_working_memory", entry).await;
+        }
+        let found = bench.say("search_working_memory", json!({"query": "word"})).await;
+        assert!(found.contains("2 result(s)"), "{found}");
+        assert_text!(found.lines().last().unwrap(), @"1 older entries were not searched: there is too much");
+    }
+}
+
 #[tokio::test]
 async fn what_is_over_is_not_there_and_makes_room() {
     for bench in Bench::all_with(&config()).await {
