@@ -262,3 +262,6 @@ fn describe(artifact: &ArtifactInfo) -> String {
         reference.to_value()
     )
 }
+
+#[cfg(test)]
+mod tests;
