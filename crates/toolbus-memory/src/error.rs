@@ -91,7 +91,7 @@ impl From<Error> for CallError {
     fn from(error: Error) -> Self {
         match error {
             Error::Store(_) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "memory cannot be used");
+                tracing::warn!(error = &error as &dyn std::error::Error, "could not use memory");
                 Self::execution_failed("the memory of this agent cannot be used now")
             }
             Error::Full { .. } | Error::TooMany { .. } | Error::TooMuch { .. } => {

@@ -45,7 +45,7 @@ impl Part {
 
 /// Makes parts of chunks: one of each, where there are no more than `parts_max`. Else chunks are
 /// put together up to `units_max`, and up to more where even that makes too many.
-pub(crate) fn fit(chunks: Vec<Chunk>, parts_max: usize, units_max: usize) -> Vec<Part> {
+pub(crate) fn fit_chunks(chunks: Vec<Chunk>, parts_max: usize, units_max: usize) -> Vec<Part> {
     let parts_max = parts_max.max(1);
     if chunks.len() <= parts_max {
         return chunks.into_iter().map(Part::new).collect();

@@ -111,16 +111,16 @@ impl Items {
     pub(crate) async fn put(&self, owner: &MemoryOwner, item: Item) -> Result<(), Error> {
         let (owner, kind) = (owner.as_str().to_owned(), self.kind);
         let store = self.store.open().await?;
-        let room = store
+        let outcome = store
             .write(move |transaction| {
-                Box::pin(async move { put(transaction, &owner, kind, &item).await })
+                Box::pin(async move { put_within(transaction, &owner, kind, &item).await })
             })
             .await?;
         let ItemKind { plural: what, max, bytes_max, way_out, .. } = self.kind;
-        match room {
-            Room::ForIt => Ok(()),
-            Room::NotForOneMore => Err(Error::TooMany { what, max, way_out }),
-            Room::NotForItsBytes => Err(Error::TooMuch { what, max: bytes_max, way_out }),
+        match outcome {
+            PutOutcome::Kept => Ok(()),
+            PutOutcome::TooMany => Err(Error::TooMany { what, max, way_out }),
+            PutOutcome::TooMuch => Err(Error::TooMuch { what, max: bytes_max, way_out }),
         }
     }
 
@@ -195,19 +195,21 @@ impl Item {
     }
 }
 
-/// Whether there was room for an item.
-enum Room {
-    ForIt,
-    NotForOneMore,
-    NotForItsBytes,
+/// What became of an item that was to be kept.
+enum PutOutcome {
+    Kept,
+    /// There are as many others as there may be.
+    TooMany,
+    /// With it, all of them would be too large.
+    TooMuch,
 }
 
-async fn put(
+async fn put_within(
     transaction: &mut Transaction,
     owner: &str,
     kind: ItemKind,
     item: &Item,
-) -> Result<Room, toolbus_store::Error> {
+) -> Result<PutOutcome, toolbus_store::Error> {
     let now = transaction.now_ms().await?;
     lock(transaction, owner, &format!("kind {}", kind.name), now).await?;
 
@@ -222,10 +224,10 @@ async fn put(
     .await?;
     let (items, bytes): (i64, i64) = (others.try_get("items")?, others.try_get("bytes")?);
     if items.unsigned_abs() >= kind.max as u64 {
-        return Ok(Room::NotForOneMore);
+        return Ok(PutOutcome::TooMany);
     }
     if bytes.unsigned_abs() + item.content.len() as u64 > kind.bytes_max {
-        return Ok(Room::NotForItsBytes);
+        return Ok(PutOutcome::TooMuch);
     }
 
     sqlx::query(
@@ -248,5 +250,5 @@ async fn put(
     .bind(now)
     .execute(transaction.connection())
     .await?;
-    Ok(Room::ForIt)
+    Ok(PutOutcome::Kept)
 }

@@ -64,9 +64,9 @@ impl LongTermMemory {
         let id = new_id()[..ID_CHARS].to_owned();
         let item = Item {
             id: id.clone(),
-            content: texts::content("content", content, MEMORY_BYTES_MAX)?,
-            category: texts::category(category)?.unwrap_or_default(),
-            tags: texts::tags(tags)?,
+            content: texts::check_content("content", content, MEMORY_BYTES_MAX)?,
+            category: texts::parse_category(category)?.unwrap_or_default(),
+            tags: texts::parse_tags(tags)?,
             ..Item::default()
         };
         self.items.put(owner, item).await?;
@@ -85,8 +85,8 @@ impl LongTermMemory {
         category: Option<&str>,
     ) -> Result<Vec<Memory>, Error> {
         let mut list = self.items.list(owner).await?;
-        if let Some(category) = category.map(|category| texts::lower(category.trim())) {
-            list.items.retain(|item| texts::lower(&item.category).starts_with(&category));
+        if let Some(category) = category.map(|category| texts::to_lower(category.trim())) {
+            list.items.retain(|item| texts::to_lower(&item.category).starts_with(&category));
         }
 
         list.items.reverse();
@@ -105,7 +105,7 @@ impl LongTermMemory {
     /// # Errors
     /// When the store cannot be written.
     pub async fn delete(&self, owner: &MemoryOwner, id: &str) -> Result<Option<Memory>, Error> {
-        let id = texts::lower(id.trim());
+        let id = texts::to_lower(id.trim());
         if id.len() != ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }

@@ -129,7 +129,7 @@ impl Operation {
         let object = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
 
         match self {
-            Self::SaveMemory => changing(tool, false).with_parameters(object(
+            Self::SaveMemory => with_change_annotations(tool, false).with_parameters(object(
                 json!({
                     "content": described("What to remember, so that it can be understood alone"),
                     "category": described("A category, such as preferences/food"),
@@ -144,16 +144,16 @@ impl Operation {
                 }),
                 &[],
             )),
-            Self::DeleteMemory => changing(tool, true)
+            Self::DeleteMemory => with_change_annotations(tool, true)
                 .with_parameters(object(json!({"id": described("The id of the memory")}), &["id"])),
             Self::ListCategories | Self::ListRules => tool.read_only(),
-            Self::AddRule => changing(tool, true)
+            Self::AddRule => with_change_annotations(tool, true)
                 .with_parameters(object(json!({"rule": described("The rule")}), &["rule"])),
-            Self::RemoveRule => changing(tool, true)
+            Self::RemoveRule => with_change_annotations(tool, true)
                 .with_parameters(object(json!({"rule": described("The rule")}), &["rule"])),
             Self::SetTimezone => {
                 let id = described("The name of the zone, such as America/Chicago");
-                changing(tool, true)
+                with_change_annotations(tool, true)
                     .with_parameters(object(json!({"timezoneId": id}), &["timezoneId"]))
             }
         }
@@ -161,7 +161,7 @@ impl Operation {
 }
 
 /// What a tool changes can be changed back.
-pub(crate) fn changing(tool: Tool, is_idempotent: bool) -> Tool {
+pub(crate) fn with_change_annotations(tool: Tool, is_idempotent: bool) -> Tool {
     let annotations = Annotations { read_only: false, idempotent: is_idempotent };
     Tool { annotations, ..tool.with_risk(Risk::Medium) }
 }
@@ -227,7 +227,7 @@ impl LongTermTool {
                     None => format!(
                         "Unknown timezone '{}'. Use an IANA timezone ID such as 'America/Chicago' \
                          or 'Europe/London'.",
-                        texts::preview(asked)
+                        texts::make_preview(asked)
                     ),
                 })
             }
@@ -242,7 +242,7 @@ fn describe_found(found: &[Memory]) -> String {
     let mut answer = format!("Found {} memory entries:", found.len());
     for memory in found {
         let category = memory.category.as_deref().unwrap_or("uncategorized");
-        let age = texts::age(memory.age_ms);
+        let age = texts::format_age(memory.age_ms);
         let content = memory.content.trim().replace('\n', "\n  ");
         answer.push_str(&format!("\n- [{}] ({category}, remembered {age}): {content}", memory.id));
     }
@@ -252,12 +252,13 @@ fn describe_found(found: &[Memory]) -> String {
 fn describe_deleted(id: &str, deleted: Option<&Memory>) -> String {
     match deleted {
         Some(memory) => {
-            let content = texts::cut(&texts::single_line(&memory.content), DELETED_CHARS_MAX);
+            let content =
+                texts::truncate_chars(&texts::single_line(&memory.content), DELETED_CHARS_MAX);
             format!("Deleted memory entry '{}': \"{content}\"", memory.id)
         }
         None => format!(
             "No memory entry found with id '{}'. Use SearchMemory to find the correct ID.",
-            texts::preview(id)
+            texts::make_preview(id)
         ),
     }
 }

@@ -13,10 +13,10 @@ use toolbus_wire::message::tool::ContentKind;
 
 use crate::chunker::{ContentChunker, end_of_units, has_more_headings, utf16_len};
 use crate::config::ResultThreshold;
-use crate::fit::{Part, fit};
+use crate::fit::{Part, fit_chunks};
 use crate::namespace::Namespace;
 use crate::outline::{OutlineEntry, build_outline, label_of};
-use crate::texts::thousands;
+use crate::texts::group_thousands;
 use crate::working::{NewEntry, WorkingMemory};
 use crate::{Error, MemoryOwner};
 
@@ -118,7 +118,7 @@ impl ProtectResults {
             Err(Error::NoSession) => beginning,
             Err(error) => {
                 let error_source = &error as &dyn std::error::Error;
-                tracing::warn!(error = error_source, tool = of.tool, call = %of.call, "a large result was not kept");
+                tracing::warn!(error = error_source, tool = of.tool, call = %of.call, "could not keep large result in working memory");
                 let reason = match error {
                     Error::Store(_) => "the memory of this agent cannot be used now".to_owned(),
                     error => error.to_string(),
@@ -186,7 +186,7 @@ impl ProtectResults {
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, tool = of.tool, call = %of.call, "a large result is no artifact");
+                tracing::warn!(error, tool = of.tool, call = %of.call, "could not store large result as an artifact");
                 None
             }
         }
@@ -227,13 +227,13 @@ fn cut(text: &str, units_max: usize, parts_max: usize) -> Vec<Part> {
         true => chunker.chunk_without_headings(text),
         false => chunker.chunk(text),
     };
-    fit(chunks, parts_max, units_max)
+    fit_chunks(chunks, parts_max, units_max)
 }
 
 impl Kept {
     /// What the model gets in place of the text.
     fn index(&self, tool: &str, units: usize, artifact: Option<&ArtifactInfo>) -> String {
-        let (units, count, key) = (thousands(units), self.rows.len(), &self.index_key);
+        let (units, count, key) = (group_thousands(units), self.rows.len(), &self.index_key);
         let mut index = format!(
             "Tool result for '{tool}' is large ({units} chars) and has been split into {count} \
              chunk(s)\nstored in working memory.\nA document outline is stored at key `{key}` — \

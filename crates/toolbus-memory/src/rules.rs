@@ -60,8 +60,8 @@ impl Rules {
     /// # Errors
     /// When it is too long, there are too many already, or it cannot be written.
     pub async fn add(&self, owner: &MemoryOwner, rule: &str) -> Result<String, Error> {
-        let rule = texts::line("rule", rule, RULE_CHARS_MAX)?;
-        let id = texts::lower(&rule);
+        let rule = texts::parse_line("rule", rule, RULE_CHARS_MAX)?;
+        let id = texts::to_lower(&rule);
         if self.items.find(owner, &id).await?.is_none() {
             let item = Item { id, content: rule.clone(), ..Item::default() };
             self.items.put(owner, item).await?;
@@ -74,8 +74,8 @@ impl Rules {
     /// # Errors
     /// When the text is none that a rule could have, or the store cannot be written.
     pub async fn remove(&self, owner: &MemoryOwner, rule: &str) -> Result<Option<String>, Error> {
-        let rule = texts::line("rule", rule, RULE_CHARS_MAX)?;
-        let removed = self.items.remove(owner, &texts::lower(&rule)).await?;
+        let rule = texts::parse_line("rule", rule, RULE_CHARS_MAX)?;
+        let removed = self.items.remove(owner, &texts::to_lower(&rule)).await?;
         Ok(removed.map(|item| item.content))
     }
 }

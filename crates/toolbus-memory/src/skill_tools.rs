@@ -8,7 +8,7 @@ use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Tool};
 
 use crate::arguments::{self, text};
-use crate::long_term_tools::changing;
+use crate::long_term_tools::with_change_annotations;
 use crate::skills::{SKILL_BYTES_MAX, SkillSummary, Skills};
 use crate::{Error, MemoryOwner, texts};
 
@@ -60,13 +60,12 @@ impl Operation {
                      skill of that name is written anew. At most {SKILL_BYTES_MAX} bytes."
                 );
                 let content = json!({"type": "string", "description": "The page, in markdown"});
-                changing(tool("save_skill", "SaveSkill", &description), true).with_parameters(
-                    json!({
+                with_change_annotations(tool("save_skill", "SaveSkill", &description), true)
+                    .with_parameters(json!({
                         "type": "object",
                         "properties": {"name": name, "content": content},
                         "required": ["name", "content"]
-                    }),
-                )
+                    }))
             }
             Self::Get => tool("get_skill", "GetSkill", "Returns a skill in full.")
                 .read_only()
@@ -86,10 +85,13 @@ impl Operation {
                 .read_only()
                 .with_parameters(json!({"type": "object", "properties": {"query": query}}))
             }
-            Self::Delete => changing(tool("delete_skill", "DeleteSkill", "Forgets a skill."), true)
-                .with_parameters(json!({
-                    "type": "object", "properties": {"name": name}, "required": ["name"]
-                })),
+            Self::Delete => with_change_annotations(
+                tool("delete_skill", "DeleteSkill", "Forgets a skill."),
+                true,
+            )
+            .with_parameters(json!({
+                "type": "object", "properties": {"name": name}, "required": ["name"]
+            })),
         }
     }
 }
@@ -145,7 +147,7 @@ impl SkillTool {
 
     async fn recall(&self, owner: &MemoryOwner, query: &str) -> Result<String, Error> {
         let found = self.skills.recall(owner, query, RECALLED_MAX).await?;
-        let query = texts::preview(query);
+        let query = texts::make_preview(query);
         if found.is_empty() {
             return Ok(format!(
                 "No skills fit '{query}'. Call list_skills without a query to see all of them."
@@ -158,7 +160,7 @@ impl SkillTool {
 }
 
 fn not_found(name: &str) -> String {
-    let name = texts::preview(name);
+    let name = texts::make_preview(name);
     format!("Skill '{name}' not found. Call list_skills to see available skills.")
 }
 

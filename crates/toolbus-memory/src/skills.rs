@@ -54,12 +54,12 @@ impl Skills {
         name: &str,
         content: &str,
     ) -> Result<String, Error> {
-        let name = texts::line("name", name, NAME_CHARS_MAX)?;
+        let name = texts::parse_line("name", name, NAME_CHARS_MAX)?;
         let item = Item {
-            id: texts::lower(&name),
+            id: texts::to_lower(&name),
             name: name.clone(),
             summary: first_text(content),
-            content: texts::content("content", content, SKILL_BYTES_MAX)?,
+            content: texts::check_content("content", content, SKILL_BYTES_MAX)?,
             ..Item::default()
         };
         self.items.put(owner, item).await?;
@@ -111,7 +111,10 @@ impl Skills {
         name: &str,
         summary: &str,
     ) -> Result<bool, Error> {
-        let summary = texts::cut(&texts::line("summary", summary, usize::MAX)?, SUMMARY_CHARS_MAX);
+        let summary = texts::truncate_chars(
+            &texts::parse_line("summary", summary, usize::MAX)?,
+            SUMMARY_CHARS_MAX,
+        );
         let Some(id) = id_of(name) else { return Ok(false) };
         self.items.set_summary(owner, &id, summary).await
     }
@@ -134,8 +137,8 @@ impl SkillSummary {
 
 /// What a skill of this name is found by, if there can be one.
 fn id_of(name: &str) -> Option<String> {
-    let name = texts::line("name", name, NAME_CHARS_MAX).ok()?;
-    Some(texts::lower(&name))
+    let name = texts::parse_line("name", name, NAME_CHARS_MAX).ok()?;
+    Some(texts::to_lower(&name))
 }
 
 /// What a skill is found by.
@@ -152,5 +155,5 @@ fn first_text(content: &str) -> String {
     let first = texts.into_iter().chain(headings).next().unwrap_or_default();
     let plain: String =
         first.trim_start_matches('#').trim().chars().filter(|c| !c.is_control()).collect();
-    crate::texts::cut(&plain, SUMMARY_CHARS_MAX)
+    crate::texts::truncate_chars(&plain, SUMMARY_CHARS_MAX)
 }

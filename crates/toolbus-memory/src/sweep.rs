@@ -29,10 +29,7 @@ impl MemorySweeper {
                 }
                 if let Err(error) = memory.sweep().await {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(
-                        error,
-                        "entries of working memory that are over are still there"
-                    );
+                    tracing::warn!(error, "could not sweep working memory");
                 }
             }
         });

@@ -17,7 +17,11 @@ const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// A text of one line: space of any kind becomes one blank, and there is something in it.
-pub(crate) fn line(what: &'static str, text: &str, chars_max: usize) -> Result<String, Error> {
+pub(crate) fn parse_line(
+    what: &'static str,
+    text: &str,
+    chars_max: usize,
+) -> Result<String, Error> {
     let text = single_line(text);
     let error = |reason: String| Err(Error::Text { what, reason });
     match text.chars().count() {
@@ -31,19 +35,19 @@ pub(crate) fn line(what: &'static str, text: &str, chars_max: usize) -> Result<S
 }
 
 /// A category; none where nothing is written.
-pub(crate) fn category(text: Option<&str>) -> Result<Option<String>, Error> {
+pub(crate) fn parse_category(text: Option<&str>) -> Result<Option<String>, Error> {
     let text = text.filter(|text| !text.trim().is_empty());
-    text.map(|text| line("category", text, CATEGORY_CHARS_MAX)).transpose()
+    text.map(|text| parse_line("category", text, CATEGORY_CHARS_MAX)).transpose()
 }
 
 /// Tags, with commas between them.
-pub(crate) fn tags(text: Option<&str>) -> Result<Vec<String>, Error> {
+pub(crate) fn parse_tags(text: Option<&str>) -> Result<Vec<String>, Error> {
     let written = text.into_iter().flat_map(|text| text.split(','));
     let written = written.filter(|tag| !tag.trim().is_empty());
     let mut tags: Vec<String> = Vec::new();
     for tag in written {
-        let tag = line("tag", tag, TAG_CHARS_MAX)?;
-        if !tags.iter().any(|known| same(known, &tag)) {
+        let tag = parse_line("tag", tag, TAG_CHARS_MAX)?;
+        if !tags.iter().any(|known| eq_ignore_case(known, &tag)) {
             tags.push(tag);
         }
         if tags.len() > TAGS_MAX {
@@ -55,7 +59,11 @@ pub(crate) fn tags(text: Option<&str>) -> Result<Vec<String>, Error> {
 }
 
 /// The text where it has something in it, and is not too large to be kept.
-pub(crate) fn content(what: &'static str, text: &str, bytes_max: usize) -> Result<String, Error> {
+pub(crate) fn check_content(
+    what: &'static str,
+    text: &str,
+    bytes_max: usize,
+) -> Result<String, Error> {
     if text.trim().is_empty() {
         return Err(Error::Text { what, reason: "it is empty".to_owned() });
     }
@@ -71,23 +79,23 @@ pub(crate) fn single_line(text: &str) -> String {
 }
 
 /// In lower case, each character by itself.
-pub(crate) fn lower(text: &str) -> String {
+pub(crate) fn to_lower(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
 /// Whether two texts are the same but for their case.
-pub(crate) fn same(one: &str, other: &str) -> bool {
+pub(crate) fn eq_ignore_case(one: &str, other: &str) -> bool {
     one.chars().flat_map(char::to_lowercase).eq(other.chars().flat_map(char::to_lowercase))
 }
 
 /// The beginning of a value in one line.
-pub(crate) fn preview(text: &str) -> String {
+pub(crate) fn make_preview(text: &str) -> String {
     // A line of it has no more space than the text, so a part of the text is enough.
     let part = &text[..end_of_units(text, 64 * PREVIEW_CHARS)];
-    cut(&single_line(part), PREVIEW_CHARS)
+    truncate_chars(&single_line(part), PREVIEW_CHARS)
 }
 
-pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+pub(crate) fn truncate_chars(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -95,7 +103,7 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> String {
 }
 
 /// How long something is still kept, such as `4m59s` or `42s`.
-pub(crate) fn time_left(ms: i64) -> String {
+pub(crate) fn format_time_left(ms: i64) -> String {
     let seconds = ms.max(0) / 1000;
     match seconds / 60 {
         0 => format!("{seconds}s"),
@@ -104,7 +112,7 @@ pub(crate) fn time_left(ms: i64) -> String {
 }
 
 /// How long ago something was.
-pub(crate) fn age(ms: i64) -> String {
+pub(crate) fn format_age(ms: i64) -> String {
     let (unit_ms, unit) = match ms {
         _ if ms < MINUTE_MS => return "just now".to_owned(),
         _ if ms < HOUR_MS => (MINUTE_MS, "minute"),
@@ -117,7 +125,7 @@ pub(crate) fn age(ms: i64) -> String {
 }
 
 /// A number with a blank between its thousands.
-pub(crate) fn thousands(number: usize) -> String {
+pub(crate) fn group_thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.char_indices() {

@@ -76,7 +76,7 @@ impl Operation {
             Tool::new(name, description, SOURCE).in_group(SOURCE).with_alias(alias)
         };
         match self {
-            Self::Save => saving(tool("save_to_working_memory", "SaveToWorkingMemory", format!(
+            Self::Save => with_save_annotations(tool("save_to_working_memory", "SaveToWorkingMemory", format!(
                 "Keeps a value of this session under a key for a while: {} minutes by default. A key \
                  that is there is written anew. At most {} entries of at most {} bytes each; what \
                  does not fit is refused.",
@@ -96,7 +96,7 @@ impl Operation {
                 },
                 "required": ["key"]
             })),
-            Self::Delete => saving(tool("delete_from_working_memory", "DeleteFromWorkingMemory",
+            Self::Delete => with_save_annotations(tool("delete_from_working_memory", "DeleteFromWorkingMemory",
                 "Forgets what is kept under a key.".to_owned()))
             .with_parameters(json!({"type": "object", "properties": {"key": key}, "required": ["key"]})),
             Self::List => tool("list_working_memory", "ListWorkingMemory",
@@ -123,7 +123,7 @@ impl Operation {
 }
 
 /// What a tool changes is this session's own, and for a while.
-fn saving(tool: Tool) -> Tool {
+fn with_save_annotations(tool: Tool) -> Tool {
     let annotations = Annotations { read_only: false, idempotent: true };
     Tool { annotations, ..tool.with_risk(Risk::Low) }
 }
@@ -168,7 +168,7 @@ impl WorkingTool {
 
         match self.operation {
             Operation::Save => {
-                let path = written_path(&namespace, key()?)?;
+                let path = check_writable(&namespace, key()?)?;
                 self.save(&owner, path, arguments).await
             }
             Operation::Get => {
@@ -177,18 +177,18 @@ impl WorkingTool {
                 self.get(&owner, &key()?, Window { offset, units_max }).await
             }
             Operation::Delete => {
-                let path = written_path(&namespace, key()?)?;
+                let path = check_writable(&namespace, key()?)?;
                 self.memory.delete(&owner, &path).await?;
                 Ok(format!("Working memory entry '{path}' deleted."))
             }
             Operation::List => {
-                let below = looked_into(&namespace, text(arguments, "namespace"))?;
+                let below = search_root(&namespace, text(arguments, "namespace"))?;
                 let list = self.memory.list(&owner, &below).await?;
                 let is_own = below == *namespace.as_path();
                 Ok(describe_list(&list, &below, is_own, self.readable_units(scope)))
             }
             Operation::Search => {
-                let below = looked_into(&namespace, text(arguments, "namespace"))?;
+                let below = search_root(&namespace, text(arguments, "namespace"))?;
                 self.search(&owner, &below, arguments).await
             }
         }
@@ -240,7 +240,7 @@ impl WorkingTool {
         let filter = Filter {
             query: given("query"),
             category: given("category"),
-            tags: texts::tags(text(arguments, "tags"))?,
+            tags: texts::parse_tags(text(arguments, "tags"))?,
         };
         let found = self.memory.search(owner, below, &filter).await?;
 
@@ -253,7 +253,7 @@ impl WorkingTool {
         };
         for entry in &found.entries {
             let line = entry.info.describe(found.now_ms);
-            answer.push_str(&format!("\n{line}: {}", texts::preview(&entry.value)));
+            answer.push_str(&format!("\n{line}: {}", texts::make_preview(&entry.value)));
         }
         if found.unread > 0 {
             let unread = found.unread;
@@ -322,14 +322,14 @@ impl Window {
 }
 
 /// A path that calls of this namespace may change.
-fn written_path(namespace: &Namespace, path: Path) -> Result<Path, Error> {
+fn check_writable(namespace: &Namespace, path: Path) -> Result<Path, Error> {
     match namespace.may_write(&path) {
         true => Ok(path),
         false => Err(Error::ForeignSession(path.to_string())),
     }
 }
 
-fn looked_into(namespace: &Namespace, asked: Option<&str>) -> Result<Path, Error> {
+fn search_root(namespace: &Namespace, asked: Option<&str>) -> Result<Path, Error> {
     match asked.filter(|asked| !asked.trim().is_empty()) {
         Some(asked) => namespace.prefix_of(asked),
         None => Ok(namespace.as_path().clone()),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Part, fit};
+use super::{Part, fit_chunks};
 use crate::chunker::{Chunk, ContentChunker};
 
 fn chunk(heading: &str, level: u8, content: &str) -> Chunk {
@@ -12,7 +12,7 @@ fn chunk(heading: &str, level: u8, content: &str) -> Chunk {
 #[test]
 fn what_fits_stays_as_it_is() {
     let chunks = vec![chunk("A", 1, "a"), chunk("", 0, "b")];
-    let parts = fit(chunks, 2, 10);
+    let parts = fit_chunks(chunks, 2, 10);
     let contents: Vec<_> = parts.iter().map(|part| part.content.as_str()).collect();
     assert_eq!(contents, ["a", "b"]);
     assert_eq!(parts.iter().map(Part::label).collect::<Vec<_>>(), ["A", ""]);
@@ -21,7 +21,7 @@ fn what_fits_stays_as_it_is() {
 #[test]
 fn chunks_are_put_together_with_their_headings() {
     let chunks = vec![chunk("", 0, "start"), chunk("A", 1, "a"), chunk("B", 2, "b")];
-    let parts = fit(chunks, 1, 1);
+    let parts = fit_chunks(chunks, 1, 1);
     assert_eq!(parts.len(), 1);
     assert_eq!(parts[0].content, "start\n\n# A\n\na\n\n## B\n\nb");
     assert_eq!(parts[0].label(), "A (and 1 more)");
@@ -40,7 +40,7 @@ proptest! {
         let count = chunks.len();
         let contents: Vec<_> = chunks.iter().map(|chunk| chunk.content.clone()).collect();
         let headings: Vec<_> = chunks.iter().map(|chunk| chunk.heading.clone()).collect();
-        let parts = fit(chunks, parts_max, units_max);
+        let parts = fit_chunks(chunks, parts_max, units_max);
 
         prop_assert!(parts.len() <= parts_max.max(1));
         prop_assert_eq!(parts.iter().map(|part| part.headings.len()).sum::<usize>(), count);

@@ -70,7 +70,7 @@ impl NewEntry {
     /// # Errors
     /// What is wrong with it.
     pub fn with_category(self, category: Option<&str>) -> Result<Self, Error> {
-        Ok(Self { category: texts::category(category)?, ..self })
+        Ok(Self { category: texts::parse_category(category)?, ..self })
     }
 
     /// The same with these tags, which are written with commas between them.
@@ -78,7 +78,7 @@ impl NewEntry {
     /// # Errors
     /// What is wrong with them.
     pub fn with_tags(self, tags: Option<&str>) -> Result<Self, Error> {
-        Ok(Self { tags: texts::tags(tags)?, ..self })
+        Ok(Self { tags: texts::parse_tags(tags)?, ..self })
     }
 
     /// The same as a part of a large result, which is counted apart.
@@ -103,7 +103,8 @@ impl EntryInfo {
 
     /// The entry in a line of a list.
     pub(crate) fn describe(&self, now_ms: i64) -> String {
-        let mut known = vec![format!("expires in {}", texts::time_left(self.expires_ms - now_ms))];
+        let mut known =
+            vec![format!("expires in {}", texts::format_time_left(self.expires_ms - now_ms))];
         known.extend(self.category.as_ref().map(|category| format!("category: {category}")));
         if !self.tags.is_empty() {
             known.push(format!("tags: {}", self.tags.join(", ")));

@@ -36,7 +36,7 @@ pub struct Found {
 impl Filter {
     /// How it is told.
     pub(crate) fn describe(&self) -> String {
-        let shown = |what: &str, text: &str| format!("{what}='{}'", texts::preview(text));
+        let shown = |what: &str, text: &str| format!("{what}='{}'", texts::make_preview(text));
         let mut parts = Vec::new();
         parts.extend(self.query.as_ref().map(|query| shown("query", query)));
         parts.extend(self.category.as_ref().map(|category| shown("category", category)));
@@ -49,9 +49,9 @@ impl Filter {
     fn takes(&self, entry: &EntryInfo) -> bool {
         let is_of_category = self.category.as_ref().is_none_or(|wanted| {
             let has = entry.category.as_deref().unwrap_or_default();
-            texts::lower(has).starts_with(&texts::lower(wanted))
+            texts::to_lower(has).starts_with(&texts::to_lower(wanted))
         });
-        let has = |wanted: &String| entry.tags.iter().any(|tag| texts::same(tag, wanted));
+        let has = |wanted: &String| entry.tags.iter().any(|tag| texts::eq_ignore_case(tag, wanted));
         is_of_category && self.tags.iter().all(has)
     }
 }
