@@ -55,13 +55,16 @@ impl OffloadOutput {
     }
 
     async fn offload(&self, mut output: Output, of: ShapeContext<'_>) -> Output {
+        // A step before has stored the text, and says of it what its caller reads.
+        let is_text_stored = output.artifact.is_some();
         let notes = self.store_media(&mut output, of).await;
 
         let inline_bytes = self.artifacts.config().inline_bytes;
         if let Some(value) = output.structured.take_if(|value| value.text().len() > inline_bytes) {
             output.structured = Some(self.store_value(value, &mut output.artifact, of).await);
         }
-        if output.content.as_ref().is_some_and(|text| text.len() > inline_bytes) {
+        let is_large = output.content.as_ref().is_some_and(|text| text.len() > inline_bytes);
+        if is_large && !is_text_stored {
             let text = output.content.take().unwrap_or_default();
             self.store_text(text, &mut output, of).await;
         }
@@ -204,9 +207,7 @@ impl Shape for OffloadOutput {
     fn shape<'a>(&'a self, output: Output, of: ShapeContext<'a>) -> BoxFuture<'a, Output> {
         // A result in MCP's form is for a client that wants it as the server wrote it.
         let is_wanted = self.artifacts.config().doors.contains(&of.scope.door);
-        // What was asked about one is not made another.
-        let is_answer = crate::tools::TOOL_NAMES.contains(&of.tool);
-        if !is_wanted || is_answer || output.mcp.is_some() {
+        if !is_wanted || of.reads_stored || output.mcp.is_some() {
             return Box::pin(std::future::ready(output));
         }
         Box::pin(self.offload(output, of))

@@ -57,7 +57,8 @@ pub fn register(
             all.extend(own);
         }
         let required: Vec<&str> = ["artifact"].iter().chain(required).copied().collect();
-        let tool = Tool::new(name, description, SOURCE).read_only().in_group(SOURCE);
+        let tool =
+            Tool::new(name, description, SOURCE).read_only().reading_stored().in_group(SOURCE);
         let tool = tool.with_parameters(json!({
             "type": "object",
             "properties": properties,

@@ -268,7 +268,12 @@ impl Invoker {
         };
         let output = outcome.map_err(|error| inner_calls.complete(error))?;
 
-        let of = ShapeContext { scope: &shape_scope, call: &call_id, tool: &limits.tool };
+        let of = ShapeContext {
+            scope: &shape_scope,
+            call: &call_id,
+            tool: &limits.tool,
+            reads_stored: entry.tool.reads_stored,
+        };
         let shaping = async { Ok(self.shape(output, of).await) };
         let shaped = limits.wait_for(shaping).await;
         // The tool has run, whatever keeps its output from the caller.

@@ -50,6 +50,9 @@ pub struct Tool {
     pub kind: ToolKind,
     /// Models are not shown it until they search for it.
     pub defer: bool,
+    /// Its outputs are parts of what is stored already, and bounded by itself: no step stores them
+    /// again in place of giving them out.
+    pub reads_stored: bool,
     /// How long a call may take when the caller does not say.
     pub timeout: Duration,
     /// What the check says of a missing argument, with `{}` for its name, where models know a
@@ -138,6 +141,7 @@ impl Tool {
             risk: None,
             kind: ToolKind::Local,
             defer: false,
+            reads_stored: false,
             timeout: TIMEOUT_DEFAULT,
             missing_argument: None,
         }
@@ -178,6 +182,12 @@ impl Tool {
     #[must_use]
     pub fn deferred(self) -> Self {
         Self { defer: true, ..self }
+    }
+
+    /// The same tool, whose outputs are parts of what is stored already, and bounded by itself.
+    #[must_use]
+    pub fn reading_stored(self) -> Self {
+        Self { reads_stored: true, ..self }
     }
 
     /// The same tool, run by the model's provider; offer it by

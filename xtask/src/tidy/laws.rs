@@ -23,6 +23,8 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-approvals",
         "toolbus-artifacts",
         "toolbus-audit",
+        "toolbus-search",
+        "toolbus-memory",
         "toolbus-vault",
     ],
     // providers

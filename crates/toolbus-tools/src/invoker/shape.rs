@@ -32,6 +32,9 @@ pub struct ShapeContext<'a> {
     pub call: &'a CallId,
     /// The tool, as it is registered.
     pub tool: &'a str,
+    /// Whether its output is a part of what is stored already; see
+    /// [`Tool::reads_stored`](crate::Tool::reads_stored).
+    pub reads_stored: bool,
 }
 
 /// Cuts an output to what a caller can take.
