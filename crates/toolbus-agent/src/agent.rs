@@ -10,14 +10,15 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use toolbus_bus::Asker;
 use toolbus_models::completion::TokenUsage;
 use toolbus_models::error::{ErrorKind, ModelError};
 use toolbus_models::message::{CallArguments, ModelCall, ToolResult};
 use toolbus_models::model::{Model, ModelEvent};
 use toolbus_models::request::ModelRequest;
 use toolbus_tools::call::{Arguments, Call, Outcome, Output};
-use toolbus_tools::id::{CallId, ToolName};
-use toolbus_tools::{Invoker, Scope};
+use toolbus_tools::id::ToolName;
+use toolbus_tools::{CallError, Invoker, Scope};
 use toolbus_wire::ErrorCode;
 
 use crate::context::ContextBuilder;
@@ -83,6 +84,17 @@ pub struct TurnReport {
 /// Who is told what happens. It must not block.
 pub type OnTurnEvent<'a> = &'a (dyn Fn(TurnEvent) + Send + Sync);
 
+/// Whose turn it is, and who looks on.
+#[derive(Clone)]
+pub struct TurnContext<'a> {
+    /// Who speaks, in which session, and within which bounds. When it is cancelled, the turn ends.
+    pub scope: Arc<Scope>,
+    /// Answers the questions of calls, such as whether they may run.
+    pub asker: Asker,
+    /// Is told what happens.
+    pub on_event: OnTurnEvent<'a>,
+}
+
 impl Agent {
     /// An agent that works with these.
     #[must_use]
@@ -103,12 +115,11 @@ impl Agent {
     /// When the session is in use elsewhere, or cannot be kept.
     pub async fn say(
         &self,
-        scope: &Arc<Scope>,
+        context: TurnContext<'_>,
         text: String,
-        on_event: OnTurnEvent<'_>,
     ) -> Result<TurnReport, Error> {
-        let session = self.0.sessions.open(scope).await?;
-        let mut turn = Turn::new(&self.0, scope, session, on_event);
+        let session = self.0.sessions.open(&context.scope).await?;
+        let mut turn = Turn::new(&self.0, &context, session);
         let report = turn.say(text).await;
         turn.session.close().await;
         report
@@ -121,11 +132,10 @@ impl Agent {
     /// As of [`say`](Agent::say).
     pub async fn resume(
         &self,
-        scope: &Arc<Scope>,
-        on_event: OnTurnEvent<'_>,
+        context: TurnContext<'_>,
     ) -> Result<Option<TurnReport>, Error> {
-        let session = self.0.sessions.open(scope).await?;
-        let mut turn = Turn::new(&self.0, scope, session, on_event);
+        let session = self.0.sessions.open(&context.scope).await?;
+        let mut turn = Turn::new(&self.0, &context, session);
         let report = turn.resume().await;
         turn.session.close().await;
         report
@@ -135,9 +145,8 @@ impl Agent {
 /// A turn that is under way.
 struct Turn<'a> {
     deps: &'a AgentDeps,
-    scope: &'a Arc<Scope>,
+    context: &'a TurnContext<'a>,
     session: OpenSession,
-    on_event: OnTurnEvent<'a>,
     usage: TokenUsage,
     /// Why no more is asked of the model.
     exhausted: Option<String>,
@@ -157,14 +166,9 @@ struct CallEnd {
 }
 
 impl<'a> Turn<'a> {
-    fn new(
-        deps: &'a AgentDeps,
-        scope: &'a Arc<Scope>,
-        session: OpenSession,
-        on_event: OnTurnEvent<'a>,
-    ) -> Self {
+    fn new(deps: &'a AgentDeps, context: &'a TurnContext<'a>, session: OpenSession) -> Self {
         let usage = TokenUsage::default();
-        Self { deps, scope, session, on_event, usage, exhausted: None }
+        Self { deps, context, session, usage, exhausted: None }
     }
 
     async fn say(&mut self, text: String) -> Result<TurnReport, Error> {
@@ -202,7 +206,7 @@ impl<'a> Turn<'a> {
         let mut working: FuturesUnordered<BoxFuture<'a, Done>> = FuturesUnordered::new();
         let mut renewing = interval(LEASE_RENEW_INTERVAL);
         renewing.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let stop = self.scope.cancelled.child_token();
+        let stop = self.context.scope.cancelled.child_token();
         let mut effects = effects;
 
         loop {
@@ -232,7 +236,7 @@ impl<'a> Turn<'a> {
                     let event = self.event_of(done);
                     self.session.record(event).await?
                 }
-                () = self.scope.cancelled.cancelled() => self.session.record(Event::Cancelled).await?,
+                () = self.context.scope.cancelled.cancelled() => self.session.record(Event::Cancelled).await?,
                 _ = renewing.tick() => {
                     self.session.renew().await?;
                     Vec::new()
@@ -257,18 +261,27 @@ impl<'a> Turn<'a> {
 
     /// Makes a call.
     fn call(&self, call: ModelCall, stop: &CancellationToken) -> BoxFuture<'a, Done> {
-        let (deps, on_event) = (self.deps, self.on_event);
+        let (deps, context) = (self.deps, self.context);
         let id = self.session.call_id(self.session.events(), &call.id);
-        let (scope, stop) = (Arc::clone(self.scope), stop.clone());
+        let stop = stop.clone();
         async move {
             let arguments = call.arguments.value().cloned().unwrap_or_default();
-            on_event(TurnEvent::CallBegun {
+            (context.on_event)(TurnEvent::CallBegun {
                 id: call.id.clone(),
                 tool: call.name.clone(),
                 arguments: arguments.clone(),
             });
             let began = Instant::now();
-            let outcome = invoke(&deps.invoker, &scope, id, &call.name, arguments, stop).await;
+            let outcome = match ToolName::parse(&call.name) {
+                Ok(tool) => {
+                    let arguments = Arguments::Value(arguments);
+                    let made = Call::new(&context.scope, id, tool, arguments)
+                        .with_cancelled(stop)
+                        .with_asker(context.asker.clone());
+                    deps.invoker.invoke(made).await
+                }
+                Err(error) => Err(CallError::new(ErrorCode::ToolNotFound, error.to_string())),
+            };
             let timed_out = matches!(&outcome, Err(error) if error.code == ErrorCode::Timeout);
             let result = result_of(&call.id, outcome);
             Done::Called(CallEnd { call, result, timed_out, took: began.elapsed() })
@@ -279,7 +292,7 @@ impl<'a> Turn<'a> {
     fn event_of(&mut self, done: Done) -> Event {
         match done {
             Done::Called(CallEnd { call, result, timed_out, took }) => {
-                (self.on_event)(TurnEvent::CallEnded {
+                (self.context.on_event)(TurnEvent::CallEnded {
                     id: call.id,
                     tool: call.name,
                     text: result.text.clone(),
@@ -306,7 +319,7 @@ impl<'a> Turn<'a> {
         let is_first = self.usage == TokenUsage::default();
         let used = if is_first { usage.of_turn() } else { usage.of_request() };
         self.usage = self.usage.plus(usage);
-        if let Err(exceeded) = self.scope.budget.add_usage(used) {
+        if let Err(exceeded) = self.context.scope.budget.add_usage(used) {
             self.exhausted = Some(exceeded.to_string());
         }
     }
@@ -323,21 +336,6 @@ impl<'a> Turn<'a> {
 /// The result of a call that had begun when its process ended.
 const INTERRUPTED: &str = "Error: the agent was interrupted while this call was under way, and nobody \
      knows whether it was made. Look before you call it again.";
-
-async fn invoke(
-    invoker: &Invoker,
-    scope: &Arc<Scope>,
-    id: CallId,
-    tool: &str,
-    arguments: Value,
-    stop: CancellationToken,
-) -> Outcome {
-    let tool = ToolName::parse(tool).map_err(|error| {
-        toolbus_tools::CallError::new(ErrorCode::ToolNotFound, error.to_string())
-    })?;
-    let call = Call::new(scope, id, tool, Arguments::Value(arguments)).with_cancelled(stop);
-    invoker.invoke(call).await
-}
 
 /// What the model reads of an outcome.
 fn result_of(id: &str, outcome: Outcome) -> ToolResult {

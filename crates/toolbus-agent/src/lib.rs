@@ -12,7 +12,7 @@ pub mod sessions;
 
 mod history;
 
-pub use agent::{Agent, AgentDeps, TurnEvent, TurnReport};
+pub use agent::{Agent, AgentDeps, TurnContext, TurnEvent, TurnReport};
 pub use context::ContextBuilder;
 pub use conversation::{Conversation, Effect, Event, TurnEnd, TurnLimit, TurnLimits};
 pub use sessions::{MIGRATIONS, OpenSession, SessionInfo, Sessions};

@@ -111,9 +111,10 @@ proptest! {
             let (calls, results) = ids(&history);
             prop_assert_eq!(&calls, &results);
             prop_assert_eq!(calls.iter().collect::<HashSet<_>>().len(), calls.len());
-            prop_assert!(history.messages().iter().any(|message| {
+            let stays = history.messages().iter().any(|message| {
                 matches!(&**message, Message::User { text } if *text == last)
-            }));
+            });
+            prop_assert!(stays, "what is asked stays");
         }
     }
 }
