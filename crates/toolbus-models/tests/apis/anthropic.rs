@@ -224,3 +224,23 @@ async fn effort_is_adaptive_thinking() {
     assert_eq!(body["output_config"], json!({"effort": "low"}));
     assert_eq!(body.get("temperature"), None);
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_read_as_well() {
+    let body = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "model-1",
+        "content": [
+            {"type": "text", "text": "Hi"},
+            {"type": "tool_use", "id": "a", "name": "search", "input": {"q": "x"}}
+        ],
+        "stop_reason": "tool_use", "stop_sequence": null,
+        "usage": {"input_tokens": 3, "output_tokens": 4}
+    });
+    let server = Server::start([Reply::json(200, &body)]).await;
+    let model = model("anthropic", &server.url, &json!({}));
+    let completion = ask(model.as_ref(), &with_tools(request("Hi"))).await.completion();
+    assert_eq!((&*completion.text(), completion.stop), ("Hi", StopReason::ToolCalls));
+    let calls: Vec<_> = completion.calls().map(|call| call.arguments.value()).collect();
+    assert_eq!(calls, [Some(&json!({"q": "x"}))]);
+    assert_eq!((completion.usage.input, completion.usage.output), (3, 4));
+}
