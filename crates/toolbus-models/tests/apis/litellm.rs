@@ -1,5 +1,5 @@
-//! Through a proxy that others wrote, which reads what we send, translates it, and writes streams of
-//! its own.
+//! Through a proxy that others wrote, which reads what we send, translates it, and writes streams
+//! of its own.
 
 use serde_json::{Value, json};
 use toolbus_models::{
@@ -85,7 +85,7 @@ fn anthropic_turn() -> [Reply; 2] {
 async fn check_turn(model: &dyn Model, backend: &Server) {
     let request = ModelRequest { output_tokens_max: Some(500), ..with_tools(request("Hi")) };
     let told = ask(model, &request).await;
-    assert_eq!(told.text(), "I look.");
+    assert_eq!(told.text(), "I look.", "{:?} {:?}", told.result, backend.asked());
     let answer = told.completion();
     assert_eq!(answer.stop, StopReason::ToolCalls);
     let calls: Vec<_> =
@@ -130,7 +130,7 @@ async fn turns_through_a_translating_proxy() {
         let anthropic = Server::start(anthropic_turn()).await;
         let base = anthropic.url.trim_end_matches("/v1").to_owned();
         let name = |api: &str| format!("{provider}-to-{api}");
-        models.push(to_backend(&name("openai"), "openai/gpt-4o", &openai.url));
+        models.push(to_backend(&name("openai"), "hosted_vllm/model-1", &openai.url));
         models.push(to_backend(&name("anthropic"), "anthropic/claude-sonnet-4-20250514", &base));
         backends.push((provider, name("openai"), openai));
         backends.push((provider, name("anthropic"), anthropic));
