@@ -219,7 +219,14 @@ impl<'a> AnthropicStream<'a> {
                     block["input"] = input;
                 }
             }
-            BlockKind::Text | BlockKind::Thinking(_) | BlockKind::Other => {}
+            BlockKind::Thinking(part) => {
+                // It was cut off, and the API refuses thoughts that it has not signed.
+                let value = self.answer.opaque_mut(part);
+                if value.is_some_and(|value| value["signature"] == "") {
+                    self.answer.drop_opaque(part);
+                }
+            }
+            BlockKind::Text | BlockKind::Other => {}
         }
     }
 
