@@ -17,6 +17,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "everything",
         "grafana-schema",
         "helm",
+        "litellm",
         "model-sdks",
         "node-servers",
         "oidc",

@@ -17,6 +17,8 @@ pub mod error;
 pub mod fallback;
 mod json_text;
 pub mod message;
+#[cfg(feature = "http")]
+pub mod metrics;
 pub mod model;
 pub mod models;
 pub mod request;

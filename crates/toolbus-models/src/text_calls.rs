@@ -60,14 +60,20 @@ impl TextCallModel {
         let mut parser = BlockParser::default();
         let mut numbers = first.again();
         let mut pieces = Vec::new();
-        let mut pass_on = |event: ModelEvent| match event {
-            ModelEvent::Text { delta } => {
-                parser.feed(&delta, &mut pieces);
-                for piece in pieces.drain(..) {
-                    on_event(event_of(piece, tools, &mut numbers));
+        let mut pass_on = |event: ModelEvent| {
+            let other = match event {
+                ModelEvent::Text { delta } => {
+                    parser.feed(&delta, &mut pieces);
+                    None
                 }
-            }
-            other => on_event(other),
+                // Text behind it is another part of the answer, as it is in the message.
+                other => {
+                    std::mem::take(&mut parser).end(&mut pieces);
+                    Some(other)
+                }
+            };
+            let told = pieces.drain(..).map(|piece| event_of(piece, tools, &mut numbers));
+            told.chain(other).for_each(&mut *on_event);
         };
         let result = self.inner.complete(&inner_request, &mut pass_on).await;
 

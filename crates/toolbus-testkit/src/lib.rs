@@ -18,6 +18,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 pub mod grafana;
+pub mod litellm;
 pub mod mcp;
 pub mod model_sdks;
 pub mod oidc;

@@ -121,6 +121,13 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The API does not want this reasoning back.
+    pub(crate) fn drop_opaque(&mut self, part: PartIndex) {
+        if let Some(Draft::Reasoning { opaque, .. }) = self.parts.get_mut(part.0) {
+            *opaque = None;
+        }
+    }
+
     /// The API wants the text of all reasoning so far back, in this form.
     pub(crate) fn keep_reasoning(&mut self, form: ReasoningForm, value: &Value) {
         let mut first = true;
@@ -132,24 +139,38 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The model begins a call.
+    /// The model begins a call, whose name may come later.
     pub(crate) fn begin_call(&mut self, id: &str, name: &str) -> Result<PartIndex, ErrorKind> {
         self.calls += 1;
         if self.calls > CALLS_MAX {
             return Err(ErrorKind::TooLarge { limit: format!("more than {CALLS_MAX} calls") });
         }
 
-        let id = self.free_id(id);
-        let name = match self.tools.find(name) {
-            Some(tool) => tool.name(),
-            None => &name[..name.floor_char_boundary(NAME_BYTES_MAX)],
+        let draft = Draft::Call {
+            id: self.free_id(id),
+            name: String::new(),
+            arguments: String::new(),
+            is_whole: false,
         };
-        let name = name.to_owned();
-        let event = ModelEvent::CallBegun { id: id.clone(), name: name.clone() };
-        let draft = Draft::Call { id, name, arguments: String::new(), is_whole: false };
         let part = self.push_part(draft)?;
-        self.tell(event);
+        self.name_call(part, name);
         Ok(part)
+    }
+
+    /// Names the tool of a call, and tells of it.
+    pub(crate) fn name_call(&mut self, part: PartIndex, written: &str) {
+        let Some(Draft::Call { id, name, .. }) = self.parts.get_mut(part.0) else { return };
+        if written.is_empty() || !name.is_empty() {
+            return;
+        }
+
+        let own = match self.tools.find(written) {
+            Some(tool) => tool.name(),
+            None => &written[..written.floor_char_boundary(NAME_BYTES_MAX)],
+        };
+        own.clone_into(name);
+        let event = ModelEvent::CallBegun { id: id.clone(), name: name.clone() };
+        self.tell(event);
     }
 
     /// More of the arguments of a call.
@@ -186,15 +207,16 @@ impl<'a> Answer<'a> {
     }
 
     /// What there is of an answer that broke off; `None` where nothing was told of it. Calls that
-    /// were not finished are left out.
+    /// were not finished are left out, and so is what its API would want back of whole reasoning.
     pub(crate) fn break_off(mut self) -> Option<Box<Completion>> {
         if !self.has_begun {
             return None;
         }
         let parts = std::mem::take(&mut self.parts);
-        let whole = parts.into_iter().filter(|part| match part {
-            Draft::Call { is_whole, .. } => *is_whole,
-            Draft::Text(_) | Draft::Reasoning { .. } => true,
+        let whole = parts.into_iter().filter_map(|part| match part {
+            Draft::Call { is_whole, .. } => is_whole.then_some(part),
+            Draft::Reasoning { text, .. } => Some(Draft::Reasoning { text, opaque: None }),
+            Draft::Text(_) => Some(part),
         });
         let parts = whole.map(|draft| self.finish_part(draft, false)).collect();
         Some(Box::new(self.complete(parts, StopReason::Other)))

@@ -22,6 +22,7 @@ use super::stream::{AnswerStream, Progress};
 use crate::completion::{Completion, TokenUsage};
 use crate::dialect::{Dialect, LoweredTools};
 use crate::error::{ErrorKind, ModelError, TimedPhase};
+use crate::metrics::{chat_span, record_usage};
 use crate::model::{Model, OnEvent};
 use crate::request::ModelRequest;
 use crate::settings::{ReasoningEffort, TokenPrices};
@@ -124,6 +125,15 @@ impl Protocol {
         }
     }
 
+    /// Whose API it is, as OpenTelemetry names it.
+    fn provider(self) -> &'static str {
+        match self {
+            Self::Chat(ChatFlavour::OpenRouter) => "openrouter",
+            Self::Chat(ChatFlavour::OpenAi | ChatFlavour::Compatible) => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
     fn stream(self, answer: Answer<'_>) -> AnswerStream<'_> {
         match self {
             Self::Chat(flavour) => AnswerStream::Chat(ChatStream::new(answer, flavour)),
@@ -169,13 +179,7 @@ impl Model for ApiModel {
         request: &'a ModelRequest,
         on_event: OnEvent<'a>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        let span = tracing::info_span!(
-            "model_request",
-            otel.kind = "client",
-            gen_ai.request.model = self.model,
-            gen_ai.usage.input_tokens = tracing::field::Empty,
-            gen_ai.usage.output_tokens = tracing::field::Empty,
-        );
+        let span = chat_span(&self.model, self.protocol.provider());
         Box::pin(self.ask(request, on_event).instrument(span))
     }
 }
@@ -208,9 +212,7 @@ impl ApiModel {
         match result {
             Ok(mut completion) => {
                 self.count(&mut completion, sent);
-                let span = tracing::Span::current();
-                span.record("gen_ai.usage.input_tokens", completion.usage.input);
-                span.record("gen_ai.usage.output_tokens", completion.usage.output);
+                record_usage(&completion);
                 Ok(completion)
             }
             Err(mut error) => {

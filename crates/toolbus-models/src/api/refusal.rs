@@ -23,7 +23,7 @@ const TOO_LONG_CODES: [&str; 4] = [
 ];
 
 /// Words that mean the same, in lower case.
-const TOO_LONG_WORDS: [&str; 16] = [
+const TOO_LONG_WORDS: [&str; 17] = [
     "context_length_exceeded",
     // OpenAI, vLLM, OpenRouter
     "maximum context length",
@@ -44,6 +44,8 @@ const TOO_LONG_WORDS: [&str; 16] = [
     "exceeds maximum context length",
     "exceeds the context length",
     "input length exceeds",
+    // LiteLLM, before the words of whom it asked
+    "contextwindowexceedederror",
     // Gemini
     "exceeds the maximum number of tokens",
 ];

@@ -58,9 +58,9 @@ impl SseParser {
                 continue;
             }
             self.take_line(&line);
-            self.check_size()?;
+            self.check_size(0)?;
         }
-        self.check_size()?;
+        self.check_size(self.buffer.len() - self.line)?;
         Ok(None)
     }
 
@@ -122,9 +122,10 @@ impl SseParser {
         Some(SseEvent { name, data })
     }
 
-    fn check_size(&self) -> Result<(), EventTooLarge> {
+    /// Checks the event so far, with a line of this many bytes that has not ended.
+    fn check_size(&self, line: usize) -> Result<(), EventTooLarge> {
         let data = self.data.as_ref().map_or(0, String::len);
-        let size = self.buffer.len() - self.line + data + self.name.len();
+        let size = line + data + self.name.len();
         if size > EVENT_BYTES_MAX { Err(EventTooLarge) } else { Ok(()) }
     }
 }

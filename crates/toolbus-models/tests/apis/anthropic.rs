@@ -117,6 +117,11 @@ async fn thoughts_and_calls_go_back_as_they_came() {
             {"type": "tool_use", "id": "toolu_2", "name": "mail_send", "input": {}},
         ])
     );
+    let other = self::model("anthropic", &server.url, &json!({"model": "model-2"}));
+    ask(other.as_ref(), &again).await.error();
+    let content = &server.asked()[2].body["messages"][1]["content"];
+    assert_eq!(content[0]["type"], "text");
+
     assert_eq!(
         messages[2]["content"],
         json!([
@@ -223,4 +228,45 @@ async fn effort_is_adaptive_thinking() {
     assert_eq!(body["thinking"], json!({"type": "adaptive"}));
     assert_eq!(body["output_config"], json!({"effort": "low"}));
     assert_eq!(body.get("temperature"), None);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_read_as_well() {
+    let body = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "model-1",
+        "content": [
+            {"type": "text", "text": "Hi"},
+            {"type": "tool_use", "id": "a", "name": "search", "input": {"q": "x"}}
+        ],
+        "stop_reason": "tool_use", "stop_sequence": null,
+        "usage": {"input_tokens": 3, "output_tokens": 4}
+    });
+    let server = Server::start([Reply::json(200, &body)]).await;
+    let model = model("anthropic", &server.url, &json!({}));
+    let completion = ask(model.as_ref(), &with_tools(request("Hi"))).await.completion();
+    assert_eq!((&*completion.text(), completion.stop), ("Hi", StopReason::ToolCalls));
+    let calls: Vec<_> = completion.calls().map(|call| call.arguments.value()).collect();
+    assert_eq!(calls, [Some(&json!({"q": "x"}))]);
+    assert_eq!((completion.usage.input, completion.usage.output), (3, 4));
+}
+
+#[tokio::test]
+async fn thoughts_that_were_cut_off_do_not_go_back() {
+    let thought = |index: u64| {
+        let mut events = thinking_block(index);
+        events.remove(3);
+        events
+    };
+    let cut = told(stream([thought(0)], "max_tokens")).await.completion();
+    let mut broken = stream([thinking_block(0), text_block(1, "Hel")], "end_turn");
+    broken.truncate(8);
+    let broken = told(broken).await.error().partial.expect("there is some of it");
+
+    for answer in [cut, *broken] {
+        let AssistantPart::Reasoning(thought) = &answer.message.parts[0] else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(thought.text, "Hm.");
+        assert_eq!(thought.opaque, None);
+    }
 }

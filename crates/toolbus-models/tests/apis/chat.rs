@@ -204,6 +204,15 @@ async fn calls_of_every_server_are_understood() {
         (vec![same_index("a", "x"), same_index("b", "y")], 2),
         (vec![repeated("{\"q\""), repeated(": \"x\"}")], 1),
         (vec![piece(&object)], 1),
+        // The name comes behind the id.
+        (
+            vec![
+                piece(&json!({"index": 0, "id": "a", "function": {"arguments": ""}})),
+                call(0, "a", "search", "{\"q\":"),
+                arguments(0, "\"x\"}"),
+            ],
+            1,
+        ),
         (vec![same_index("same", "x"), call(1, "same", "search", "{\"q\":\"y\"}")], 2),
     ];
     for (mut events, expected) in cases {
@@ -214,6 +223,7 @@ async fn calls_of_every_server_are_understood() {
         let calls: Vec<_> = completion.calls().collect();
         assert_eq!(calls.len(), expected, "{events:?}");
         for (call, q) in calls.iter().zip(["x", "y"]) {
+            assert_eq!(call.name, "search", "{events:?}");
             assert_eq!(call.arguments.value(), Some(&json!({"q": q})), "{events:?}");
         }
         let mut ids: Vec<_> = calls.iter().map(|call| &call.id).collect();
@@ -321,11 +331,14 @@ async fn reasoning_is_told_and_given_back_to_whom_it_is_of_use() {
     );
     assert_eq!(body["session_id"], "s");
 
-    // Another API is not given what it does not know.
-    let server = Server::start([]).await;
-    let other = self::model("openai", &server.url, &json!({}));
-    ask(other.as_ref(), &again).await.error();
-    assert_eq!(server.only_request().body["messages"][2].get("reasoning_details"), None);
+    // Another API does not know it, and another model has no use for it.
+    for (provider, settings) in [("openai", json!({})), ("openrouter", json!({"model": "model-2"}))]
+    {
+        let server = Server::start([]).await;
+        let other = self::model(provider, &server.url, &settings);
+        ask(other.as_ref(), &again).await.error();
+        assert_eq!(server.only_request().body["messages"][2].get("reasoning_details"), None);
+    }
 }
 
 #[tokio::test]

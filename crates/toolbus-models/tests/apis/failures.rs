@@ -139,13 +139,16 @@ async fn errors_within_a_stream_are_errors() {
     assert!(matches!(error.kind, ErrorKind::Overloaded { status: 529, .. }), "{error:?}");
     assert!(error.is_retryable());
 
-    let error = data(&json!({"error": {"code": 502, "message": "gone"}, "choices": []}));
-    let server = Server::start([Reply::events([text("Hi"), error])]).await;
-    let told = ask(model("openai", &server.url, &json!({})).as_ref(), &request("Hi")).await;
-    let error = told.error();
-    assert!(matches!(error.kind, ErrorKind::Overloaded { status: 502, .. }), "{error:?}");
-    assert!(!error.is_retryable());
-    assert!(error.partial.is_some());
+    let gone = json!({"code": 502, "message": "gone"});
+    let choice = json!({"index": 0, "delta": {}, "finish_reason": "error", "error": gone});
+    for event in [json!({"error": gone, "choices": []}), json!({"choices": [choice]})] {
+        let server = Server::start([Reply::events([text("Hi"), data(&event)])]).await;
+        let told = ask(model("openai", &server.url, &json!({})).as_ref(), &request("Hi")).await;
+        let error = told.error();
+        assert!(matches!(error.kind, ErrorKind::Overloaded { status: 502, .. }), "{error:?}");
+        assert!(!error.is_retryable());
+        assert!(error.partial.is_some());
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod anthropic;
 mod chat;
 mod failures;
+mod litellm;
 mod schemas;
 mod secrets;
 mod server;

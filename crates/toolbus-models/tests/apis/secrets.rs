@@ -48,7 +48,7 @@ async fn the_key_is_in_no_error_and_in_no_log() {
 
     let said = format!("no such key: {KEY}");
     // The message is cut where the key stands.
-    let long = format!("{}{KEY}", "x".repeat(990));
+    let long = format!("{}{KEY}", "x".repeat(985));
     let replies = || {
         [
             Reply::error(401, &json!({"error": {"message": said, "code": KEY}})),

@@ -81,6 +81,10 @@ impl<'a> AnthropicStream<'a> {
                 self.take_usage(&event["usage"]);
             }
             "message_stop" => return Ok(Progress::Done),
+            "message" => {
+                self.take_whole(&event)?;
+                return Ok(Progress::Done);
+            }
             "error" => return Err(refusal::in_stream(&event)),
             // `ping`, and what may be added.
             _ => {}
@@ -107,6 +111,20 @@ impl<'a> AnthropicStream<'a> {
     pub(crate) fn break_off(mut self) -> Option<Box<Completion>> {
         self.answer.usage = self.usage.read();
         self.answer.break_off()
+    }
+
+    /// The answer of a server that does not stream.
+    fn take_whole(&mut self, message: &Value) -> Result<(), ErrorKind> {
+        if let Some(model) = message["model"].as_str() {
+            self.answer.name_model(model);
+        }
+        for block in message["content"].as_array().into_iter().flatten() {
+            self.begin_block(&json!({"content_block": block}))?;
+            self.end_block();
+        }
+        self.answer.stop = message["stop_reason"].as_str().map(stop_reason);
+        self.take_usage(&message["usage"]);
+        Ok(())
     }
 
     fn begin_block(&mut self, event: &Value) -> Result<(), ErrorKind> {
@@ -201,7 +219,14 @@ impl<'a> AnthropicStream<'a> {
                     block["input"] = input;
                 }
             }
-            BlockKind::Text | BlockKind::Thinking(_) | BlockKind::Other => {}
+            BlockKind::Thinking(part) => {
+                // It was cut off, and the API refuses thoughts that it has not signed.
+                let value = self.answer.opaque_mut(part);
+                if value.is_some_and(|value| value["signature"] == "") {
+                    self.answer.drop_opaque(part);
+                }
+            }
+            BlockKind::Text | BlockKind::Other => {}
         }
     }
 

@@ -104,6 +104,9 @@ impl<'a> ChatStream<'a> {
     }
 
     fn take_choice(&mut self, choice: &Value) -> Result<(), ErrorKind> {
+        if choice.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(refusal::in_stream(choice));
+        }
         // A server that does not stream has the whole message in the place of a piece.
         let delta = choice.get("delta").filter(|delta| delta.is_object());
         if let Some(delta) = delta.or_else(|| choice.get("message")) {
@@ -213,7 +216,12 @@ impl<'a> ChatStream<'a> {
             }
         };
 
-        let part = self.calls[at].part;
+        let call = &mut self.calls[at];
+        let part = call.part;
+        if call.name.is_empty() && !name.is_empty() {
+            name.clone_into(&mut call.name);
+            self.answer.name_call(part, name);
+        }
         match &function["arguments"] {
             Value::String(piece) => self.answer.push_arguments(part, piece),
             // Some servers write the object itself.
@@ -234,7 +242,8 @@ impl<'a> ChatStream<'a> {
             None => return None,
         };
         let call = &self.calls[at];
-        let is_another = is_named && (id != call.id || name != call.name);
+        let is_renamed = !call.name.is_empty() && name != call.name;
+        let is_another = is_named && (id != call.id || is_renamed);
         (!is_another).then_some(at)
     }
 }

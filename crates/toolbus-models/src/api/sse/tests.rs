@@ -31,6 +31,7 @@ fn events_are_what_the_standard_says() {
         "data:a\r\n\r\ndata: b\r\rdata:  c\n\n",
         &[event("", "a"), event("", "b"), event("", " c")],
     );
+    check("data: a\r\ndata: b\r\n\r\n", &[event("", "a\nb")]);
     check("event: e\ndata: a\ndata: b\ndata\n\n", &[event("e", "a\nb\n")]);
     check(
         "\u{FEFF}data: a\n\n: note\n\nevent: lost\n\nid: 7\nretry: 1\ndata: b\n\n",
@@ -55,6 +56,12 @@ fn an_event_that_is_too_large_is_refused_as_soon_as_that_shows() {
 
     let line = [b"data: ".as_slice(), &piece, b"\n"].concat();
     assert_eq!(read(std::iter::repeat_n(line.as_slice(), 6)), Err(EventTooLarge));
+
+    // Many small ones at once are none.
+    assert_eq!(
+        read([b"data\n\n".repeat(1 << 20).as_slice()]).map(|events| events.len()),
+        Ok(1 << 20)
+    );
 
     // Comments are no part of any event, and those that are passed over are not kept.
     let line = [b": ".as_slice(), &piece, b"\n"].concat();
