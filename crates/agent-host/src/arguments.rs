@@ -48,6 +48,15 @@ pub enum Command {
     /// Exit code: 0 when the tool succeeds; 1 when it fails, with the code and the message on
     /// standard error; 2 when the call itself is written wrongly.
     Invoke(Invoke),
+    /// Say something to the agent, and print its answer
+    ///
+    /// The agent is a model (section models of the settings) that calls the tools that there are.
+    /// What it says goes to standard output while it says it, and what it does to standard error,
+    /// where that is a terminal. Exit code: 0 when it answered; 1 when it could not, with the reason
+    /// on standard error; 2 when it is asked wrongly, or there is no model.
+    Ask(Ask),
+    /// List the agent's sessions, and show what was said in one
+    Sessions(SessionsOptions),
     /// Serve the agent's tools on the bus until stopped
     Serve(Serve),
     /// Show what the policy of the settings says
@@ -74,6 +83,42 @@ pub enum Command {
     Vault(Vault),
     /// Show the embedded fleet at work, step by step
     Demo,
+}
+
+/// `ask`.
+#[derive(Debug, Args)]
+pub struct Ask {
+    /// What to say, or - to read it from standard input
+    #[arg(value_name = "TEXT")]
+    pub text: String,
+
+    /// The session that it is said in, to go on with it later; a new one without it
+    #[arg(long, value_name = "NAME", value_parser = parse_session)]
+    pub session: Option<SessionId>,
+
+    /// The model, by its name in the settings; that of agent.tier without it
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+
+    /// Print the answer as JSON, with the session and what it took
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sessions`.
+#[derive(Debug, Args)]
+pub struct SessionsOptions {
+    /// The session to show; all are listed without it
+    #[arg(value_name = "NAME", value_parser = parse_session)]
+    pub session: Option<SessionId>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// At most so many, at most 10000
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    pub limit: u32,
 }
 
 /// `policy`.
@@ -387,6 +432,12 @@ pub struct Invoke {
     /// there is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub save: Option<PathBuf>,
+}
+
+/// The session of this name: `abc` is `session/abc`.
+fn parse_session(text: &str) -> Result<SessionId, String> {
+    let name = if text.contains('/') { text.to_owned() } else { format!("session/{text}") };
+    SessionId::parse(name).map_err(|error| error.to_string())
 }
 
 fn parse_door(text: &str) -> Result<Door, String> {

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod artifacts;
+mod ask;
 mod audit;
 mod demo;
 mod invoke;
@@ -9,6 +10,7 @@ mod one_shot;
 mod policy;
 mod save;
 mod serve;
+mod sessions;
 mod tools;
 mod vault;
 
@@ -37,6 +39,7 @@ pub(crate) async fn run(
             | Command::Approvals(_)
             | Command::Artifacts(_)
             | Command::Audit(_)
+            | Command::Sessions(_)
             | Command::Vault(_)
     ) {
         // A signal ends the wait for a person's answer, and says how this ends.
@@ -50,6 +53,8 @@ pub(crate) async fn run(
     match command {
         Command::Tools(options) => tools::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
+        Command::Ask(options) => ask::run(options, &settings, &context).await,
+        Command::Sessions(options) => sessions::run(options, &settings).await,
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,

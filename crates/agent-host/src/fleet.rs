@@ -10,6 +10,7 @@ use toolbus_artifacts::{Artifacts, OffloadOutput, ResolveReferences};
 use toolbus_bus::Bus;
 use toolbus_chain::ChainDeps;
 use toolbus_config::shared_settings::BusSettings;
+use toolbus_memory::{MemoryConfig, MemoryDeps, ProtectResults, ResultThreshold};
 use toolbus_policy::{LivePolicy, RuleBook};
 use toolbus_query::Engine;
 use toolbus_rabbitmq::Start;
@@ -19,6 +20,7 @@ use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
 use toolbus_store::LazyStore;
+use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
 
@@ -98,6 +100,9 @@ impl Fleet {
             }
         }
         let artifacts = state.as_ref().and_then(|state| state.artifacts.clone());
+        if let Some(state) = &state {
+            builder = keep_memory(builder, settings, state, artifacts.clone());
+        }
         if let Some(artifacts) = &artifacts {
             builder = keep_artifacts(builder, artifacts.clone());
         }
@@ -179,11 +184,33 @@ impl Fleet {
     }
 }
 
+/// The same with memory: its tools, and the step that keeps long results of turns in it.
+fn keep_memory(
+    builder: ToolbusBuilder,
+    settings: &Settings,
+    state: &KeptState,
+    artifacts: Option<Artifacts>,
+) -> ToolbusBuilder {
+    let characters = settings.agent.long_result_characters;
+    let threshold = ResultThreshold::by(move |_| characters);
+    let mut protect = ProtectResults::new(state.memory.clone(), threshold.clone());
+    if let Some(artifacts) = artifacts {
+        protect = protect.with_artifacts(artifacts);
+    }
+    let mut builder = builder.shape(Arc::new(protect));
+    for guide in toolbus_memory::guides() {
+        builder = builder.guide(guide);
+    }
+    let (store, config) = (state.store().clone(), MemoryConfig::default());
+    let deps = MemoryDeps { store, config, threshold };
+    builder.remote_tools(move |registry, _| toolbus_memory::register(registry, deps))
+}
+
 /// The same with large results kept apart, and with the tools that ask about them.
 fn keep_artifacts(builder: ToolbusBuilder, artifacts: Artifacts) -> ToolbusBuilder {
     let builder = builder
         .artifacts(ResolveReferences::new(artifacts.clone()))
-        .shape(Arc::new(OffloadOutput::new(artifacts.clone())));
+        .shape(Arc::new(OffloadOutput::new(artifacts.clone()).without_texts_of(&[Door::Turn])));
     // This program, which `main` makes a worker where it is told to.
     let engine = match Engine::new("/proc/self/exe", [toolbus_query::WORKER_MODE]) {
         Ok(engine) => engine,

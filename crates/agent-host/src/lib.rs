@@ -3,6 +3,8 @@
 //! Without a broker it is the whole fleet in one process: the services of the other binaries,
 //! attached to the in-memory broker. With one it is a member of the fleet, and holds none of them.
 
+mod agent;
+pub mod agent_settings;
 pub mod approval_settings;
 pub mod arguments;
 pub mod artifact_settings;

@@ -7,6 +7,7 @@ use toolbus_config::shared_settings::{
 };
 use toolbus_config::{Alias, Mistakes, Secret, Setting};
 use toolbus_mcp::settings::McpSettings;
+use toolbus_models::settings::ModelSettings;
 use toolbus_policy::PolicySettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
@@ -14,6 +15,7 @@ use toolbus_tools::grant::settings::GrantSettings;
 use toolbus_vault::settings::VaultSettings;
 use toolbus_wire::name::AgentName;
 
+use crate::agent_settings::AgentSettings;
 use crate::approval_settings::ApprovalSettings;
 use crate::arguments::{Arguments, Command};
 use crate::artifact_settings::ArtifactSettings;
@@ -57,6 +59,10 @@ pub struct Settings {
     pub artifacts: ArtifactSettings,
     /// Chains: programs over tools that a model writes.
     pub chains: ChainSettings,
+    /// Models, which answer for the agent.
+    pub models: ModelSettings,
+    /// The agent: a model that calls tools until it has an answer.
+    pub agent: AgentSettings,
     /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
     /// store.
     pub vault: VaultSettings,
@@ -92,6 +98,8 @@ impl Default for Settings {
             audit: AuditSettings::default(),
             artifacts: ArtifactSettings::default(),
             chains: ChainSettings::default(),
+            models: ModelSettings::default(),
+            agent: AgentSettings::default(),
             vault: VaultSettings::default(),
             trust_folder: false,
             direct_tools: false,
@@ -116,6 +124,8 @@ impl toolbus_config::Settings for Settings {
         self.audit.check("audit", mistakes);
         self.artifacts.check("artifacts", mistakes);
         self.chains.check("chains", mistakes);
+        self.models.check("models", mistakes);
+        self.agent.check("agent", mistakes);
         self.vault.check(mistakes);
         match state::location(self) {
             Err(error) => mistakes.add("store", error.to_string()),

@@ -6,6 +6,7 @@ use toolbus_artifacts::{Artifacts, Sweeper};
 use toolbus_audit::Audit;
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
+use toolbus_memory::{MemoryConfig, MemorySweeper, WorkingMemory};
 use toolbus_policy::LivePolicy;
 use toolbus_store::{LazyStore, Location, LocationError, Migrations};
 use toolbus_vault::LazyVault;
@@ -16,11 +17,13 @@ use crate::month_counts::{self, MonthCounts};
 use crate::settings::Settings;
 
 /// The tables of all that is kept there.
-const MIGRATIONS: [Migrations; 6] = [
+const MIGRATIONS: [Migrations; 8] = [
+    toolbus_agent::MIGRATIONS,
     toolbus_approvals::MIGRATIONS,
     toolbus_artifacts::MIGRATIONS,
     toolbus_audit::MIGRATIONS,
     toolbus_chain::MIGRATIONS,
+    toolbus_memory::MIGRATIONS,
     toolbus_vault::MIGRATIONS,
     month_counts::MIGRATIONS,
 ];
@@ -34,6 +37,8 @@ pub(crate) struct KeptState {
     /// Where they are wanted, and there is a place for them.
     pub(crate) artifacts: Option<Artifacts>,
     sweeper: Option<Sweeper>,
+    pub(crate) memory: WorkingMemory,
+    memory_sweeper: MemorySweeper,
     /// Where there is a key for it.
     pub(crate) vault: Option<LazyVault>,
     months: MonthCounts,
@@ -94,8 +99,20 @@ impl KeptState {
         let audit = audit.enabled.then(|| Audit::start(store.clone(), audit.config()));
         let artifacts = open_artifacts(settings, &store);
         let sweeper = artifacts.clone().map(Sweeper::start);
+        let memory = WorkingMemory::new(store.clone(), MemoryConfig::default());
+        let memory_sweeper = MemorySweeper::start(memory.clone());
         let months = MonthCounts::start(policy.clone(), store.clone()).await;
-        Some(Self { store, approvals, audit, artifacts, sweeper, vault, months })
+        Some(Self {
+            store,
+            approvals,
+            audit,
+            artifacts,
+            sweeper,
+            memory,
+            memory_sweeper,
+            vault,
+            months,
+        })
     }
 
     /// The calls that an earlier process has left, for an agent that is about to answer. Where the
@@ -151,6 +168,7 @@ impl KeptState {
         if let Some(sweeper) = &self.sweeper {
             sweeper.close().await;
         }
+        self.memory_sweeper.close().await;
         self.store.close().await;
     }
 }

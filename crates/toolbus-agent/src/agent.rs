@@ -113,11 +113,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the session is in use elsewhere, or cannot be kept.
-    pub async fn say(
-        &self,
-        context: TurnContext<'_>,
-        text: String,
-    ) -> Result<TurnReport, Error> {
+    pub async fn say(&self, context: TurnContext<'_>, text: String) -> Result<TurnReport, Error> {
         let session = self.0.sessions.open(&context.scope).await?;
         let mut turn = Turn::new(&self.0, &context, session);
         let report = turn.say(text).await;
@@ -130,10 +126,7 @@ impl Agent {
     ///
     /// # Errors
     /// As of [`say`](Agent::say).
-    pub async fn resume(
-        &self,
-        context: TurnContext<'_>,
-    ) -> Result<Option<TurnReport>, Error> {
+    pub async fn resume(&self, context: TurnContext<'_>) -> Result<Option<TurnReport>, Error> {
         let session = self.0.sessions.open(&context.scope).await?;
         let mut turn = Turn::new(&self.0, &context, session);
         let report = turn.resume().await;
@@ -214,8 +207,8 @@ impl<'a> Turn<'a> {
                 match effect {
                     Effect::Ask { with_tools } => match self.exhausted.take() {
                         Some(reason) => {
-                            effects
-                                .extend(self.session.record(Event::ModelFailed { reason }).await?);
+                            let failed = Event::ModelFailed { reason, said: String::new() };
+                            effects.extend(self.session.record(failed).await?);
                         }
                         None => working.push(self.ask(with_tools)),
                     },
@@ -247,13 +240,12 @@ impl<'a> Turn<'a> {
 
     /// Asks the model.
     fn ask(&self, with_tools: bool) -> BoxFuture<'a, Done> {
-        let (deps, on_event) = (self.deps, self.on_event);
+        let (deps, context) = (self.deps, self.context);
         let messages = self.session.conversation().messages().to_vec();
-        let scope = Arc::clone(self.scope);
         async move {
             let request: ModelRequest =
-                deps.context.request(&deps.invoker, &scope, messages, with_tools);
-            let mut tell = |event| on_event(TurnEvent::Model(event));
+                deps.context.request(&deps.invoker, &context.scope, messages, with_tools);
+            let mut tell = |event| (context.on_event)(TurnEvent::Model(event));
             Done::Answered(deps.model.complete(&request, &mut tell).await)
         }
         .boxed()
@@ -310,7 +302,14 @@ impl<'a> Turn<'a> {
             {
                 Event::TooLong
             }
-            Done::Answered(Err(error)) => Event::ModelFailed { reason: error.to_string() },
+            Done::Answered(Err(error)) => {
+                let reason = error.to_string();
+                let said = error.partial.map(|partial| {
+                    self.count(partial.usage);
+                    partial.text()
+                });
+                Event::ModelFailed { reason, said: said.unwrap_or_default() }
+            }
         }
     }
 

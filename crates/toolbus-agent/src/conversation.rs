@@ -65,6 +65,9 @@ pub enum Event {
     ModelFailed {
         /// Why, in words for the user.
         reason: String,
+        /// What it had said before that.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        said: String,
     },
     /// A call came to its end.
     CallEnded {
@@ -124,6 +127,18 @@ pub enum TurnLimit {
     Timeouts,
     /// Its answer was cut off at its length.
     Length,
+}
+
+impl TurnLimit {
+    /// What it means, for a person.
+    #[must_use]
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::Rounds => "the agent had called tools in as many rounds as a turn has",
+            Self::Timeouts => "the calls of the agent did nothing but time out",
+            Self::Length => "the answer was cut off at its longest",
+        }
+    }
 }
 
 /// An event that cannot happen now. Nothing was changed by it.
@@ -208,8 +223,11 @@ impl Conversation {
             Event::Said { text } => self.begin(text),
             Event::Answered { completion } => self.answered(completion),
             Event::TooLong => self.too_long(),
-            Event::ModelFailed { reason } => {
+            Event::ModelFailed { reason, said } => {
                 self.asked()?;
+                if !said.is_empty() {
+                    self.history.push(Message::Assistant(AssistantMessage::text_only(said)));
+                }
                 Ok(self.end(TurnEnd::Failed { reason }))
             }
             Event::CallEnded { result, timed_out } => self.call_ended(result, timed_out),

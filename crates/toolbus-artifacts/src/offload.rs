@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use toolbus_tools::call::Output;
 use toolbus_tools::invoker::{Shape, ShapeContext};
-use toolbus_tools::{ArtifactFile, ArtifactInfo};
+use toolbus_tools::{ArtifactFile, ArtifactInfo, Door};
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
@@ -36,6 +36,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// sounds. Where it cannot be stored, the output stays as it is.
 pub struct OffloadOutput {
     artifacts: Artifacts,
+    /// Doors whose texts and values stay whole.
+    whole_texts: Vec<Door>,
     numbers: Mutex<VecDeque<Numbering>>,
     numbers_begin: AtomicU64,
 }
@@ -51,7 +53,18 @@ impl OffloadOutput {
     /// Stores outputs among these artifacts.
     #[must_use]
     pub fn new(artifacts: Artifacts) -> Self {
-        Self { artifacts, numbers: Mutex::default(), numbers_begin: AtomicU64::new(0) }
+        Self {
+            artifacts,
+            whole_texts: Vec::new(),
+            numbers: Mutex::default(),
+            numbers_begin: AtomicU64::new(0),
+        }
+    }
+
+    /// The same, which leaves texts and values of these doors whole: another step has bounded them.
+    #[must_use]
+    pub fn without_texts_of(self, doors: &[Door]) -> Self {
+        Self { whole_texts: doors.to_vec(), ..self }
     }
 
     async fn offload(&self, mut output: Output, of: ShapeContext<'_>) -> Output {
@@ -59,7 +72,9 @@ impl OffloadOutput {
         let is_text_stored = output.artifact.is_some();
         let notes = self.store_media(&mut output, of).await;
 
-        let inline_bytes = self.artifacts.config().inline_bytes;
+        let is_bounded = self.whole_texts.contains(&of.scope.door);
+        let inline_bytes =
+            if is_bounded { usize::MAX } else { self.artifacts.config().inline_bytes };
         if let Some(value) = output.structured.take_if(|value| value.text().len() > inline_bytes) {
             output.structured = Some(self.store_value(value, &mut output.artifact, of).await);
         }

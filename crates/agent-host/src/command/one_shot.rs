@@ -75,6 +75,10 @@ impl OneShot {
         Ok(Self { fleet, bridged })
     }
 
+    pub(super) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
     pub(super) fn toolbus(&self) -> &Toolbus {
         self.fleet.toolbus()
     }

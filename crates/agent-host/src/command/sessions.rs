@@ -1,0 +1,88 @@
+//! `sessions`: what was said.
+
+use std::io::Write as _;
+
+use serde_json::json;
+use toolbus_agent::Sessions;
+use toolbus_models::message::{AssistantPart, Message};
+use toolbus_runtime::service::{BoxError, Exit};
+use toolbus_tools::{Door, Principal, Scope};
+use toolbus_wire::name::AgentName;
+
+use crate::arguments::SessionsOptions;
+use crate::settings::Settings;
+use crate::state;
+use crate::terminal_text;
+
+/// Most sessions that are listed.
+const LISTED_MAX: u32 = 10_000;
+
+pub(super) async fn run(options: SessionsOptions, settings: &Settings) -> Result<Exit, BoxError> {
+    let Some(store) = state::store(settings) else {
+        let _ = writeln!(std::io::stderr(), "error: there is no place for state (setting store)");
+        return Ok(Exit::MISUSE);
+    };
+    let sessions = Sessions::new(store.clone(), settings.agent.limits(), "sessions");
+    let scope = Scope::new(Door::Turn, Principal::local(), AgentName::parse(&settings.name)?)
+        .with_session(options.session.clone());
+
+    let lines = match &options.session {
+        Some(_) => show(&sessions, &scope, options.json).await,
+        None => list(&sessions, &scope, &options).await,
+    };
+    store.close().await;
+    let mut stdout = std::io::stdout();
+    for line in lines? {
+        let _ = writeln!(stdout, "{}", terminal_text::for_stream(&line, &stdout));
+    }
+    let _ = stdout.flush();
+    Ok(Exit::SUCCESS)
+}
+
+async fn list(
+    sessions: &Sessions,
+    scope: &Scope,
+    options: &SessionsOptions,
+) -> Result<Vec<String>, toolbus_agent::sessions::Error> {
+    let infos = sessions.list(scope, i64::from(options.limit.min(LISTED_MAX))).await?;
+    if options.json {
+        return Ok(vec![json!(infos).to_string()]);
+    }
+    if infos.is_empty() {
+        return Ok(vec!["No session yet. `agent-host ask` begins one.".to_owned()]);
+    }
+    Ok(infos.into_iter().map(|info| format!("{}  {}", info.session, info.title)).collect())
+}
+
+async fn show(
+    sessions: &Sessions,
+    scope: &Scope,
+    as_json: bool,
+) -> Result<Vec<String>, toolbus_agent::sessions::Error> {
+    let messages = sessions.messages(scope).await?;
+    if as_json {
+        return Ok(vec![json!(messages.iter().map(|one| &**one).collect::<Vec<_>>()).to_string()]);
+    }
+    let mut lines = Vec::new();
+    for message in &messages {
+        match &**message {
+            Message::User { text } => lines.push(format!("> {text}")),
+            Message::Assistant(answer) => {
+                for part in &answer.parts {
+                    match part {
+                        AssistantPart::Text { text } => lines.push(text.clone()),
+                        AssistantPart::Call(call) => {
+                            lines.push(format!("  {} {}", call.name, call.written_arguments()));
+                        }
+                        AssistantPart::Reasoning(_) => {}
+                    }
+                }
+            }
+            Message::Results { results } => {
+                let firsts = results.iter().map(|result| result.text.lines().next());
+                lines.extend(firsts.map(|line| format!("  = {}", line.unwrap_or_default())));
+            }
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,7 @@
+//! Turns of an agent: what it does, what is kept of it, and how it goes on after an end.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod interrupted;
+mod support;
+mod turns;

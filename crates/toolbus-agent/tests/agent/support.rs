@@ -1,0 +1,210 @@
+//! An agent whose model is a script, and which has a few tools.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use toolbus_agent::{
+    Agent, AgentDeps, ContextBuilder, Sessions, TurnContext, TurnEvent, TurnLimits, TurnReport,
+};
+use toolbus_bus::Asker;
+use toolbus_models::{
+    AssistantMessage, AssistantPart, CallArguments, Completion, Model, ModelCall, ModelError,
+    ModelEvent, ModelRequest, OnEvent, StopReason, TokenUsage,
+};
+use toolbus_store::{LazyStore, Location};
+use toolbus_testkit::state::StatePlace;
+use toolbus_tools::call::{Invocation, Output};
+use toolbus_tools::id::SessionId;
+use toolbus_tools::{CallError, Door, Invoker, Principal, Registry, Scope, Tool};
+use toolbus_wire::name::AgentName;
+
+/// What the model answers, once.
+pub(crate) enum Answer {
+    Says(&'static str),
+    Calls(Vec<(&'static str, &'static str, Value)>),
+    Fails(ModelError),
+}
+
+/// A model that answers as it is told, in order.
+#[derive(Default)]
+pub(crate) struct Script {
+    answers: Mutex<VecDeque<Answer>>,
+    /// What it was asked.
+    pub(crate) asked: Mutex<Vec<ModelRequest>>,
+}
+
+impl Script {
+    pub(crate) fn add(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.answers.lock().extend(answers);
+    }
+}
+
+pub(crate) fn usage() -> TokenUsage {
+    TokenUsage { input: 100, output: 10, cost_micro_usd: Some(5), ..TokenUsage::default() }
+}
+
+/// An answer without anything in it.
+pub(crate) fn completion() -> Completion {
+    Completion {
+        message: AssistantMessage::default(),
+        stop: StopReason::End,
+        usage: usage(),
+        model: "script".to_owned(),
+    }
+}
+
+impl Model for Script {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        on_event: OnEvent<'a>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        self.asked.lock().push(request.clone());
+        let answer = self.answers.lock().pop_front().unwrap_or(Answer::Says("the script is over"));
+        async move {
+            let (parts, stop) = match answer {
+                Answer::Says(text) => {
+                    on_event(ModelEvent::Text { delta: text.to_owned() });
+                    (vec![AssistantPart::Text { text: text.to_owned() }], StopReason::End)
+                }
+                Answer::Calls(calls) => {
+                    let calls = calls.into_iter().map(|(id, name, value)| {
+                        AssistantPart::Call(ModelCall {
+                            id: id.to_owned(),
+                            name: name.to_owned(),
+                            arguments: CallArguments::Json { value },
+                            written: None,
+                        })
+                    });
+                    (calls.collect(), StopReason::ToolCalls)
+                }
+                Answer::Fails(error) => return Err(error),
+            };
+            let message = AssistantMessage { parts };
+            Ok(Completion { message, stop, ..completion() })
+        }
+        .boxed()
+    }
+}
+
+/// An agent at a store, for as long as this lives.
+pub(crate) struct Bench {
+    pub(crate) agent: Agent,
+    pub(crate) script: Arc<Script>,
+    pub(crate) store: LazyStore,
+    /// What the tool `write` was called with.
+    pub(crate) written: Arc<Mutex<Vec<Value>>>,
+    /// How often the tool `look` was called.
+    pub(crate) looked: Arc<Mutex<usize>>,
+    place: Arc<StatePlace>,
+}
+
+impl Bench {
+    /// One on each kind of database that there is here.
+    pub(crate) async fn all() -> Vec<Self> {
+        let places = StatePlace::all().await.into_iter().map(Arc::new);
+        places.map(|place| Self::at(place, Invocations::default())).collect()
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        Self::at(Arc::new(StatePlace::sqlite()), Invocations::default())
+    }
+
+    /// Another process with the same store, in the place of one that was killed.
+    pub(crate) fn again(&self) -> Self {
+        let (written, looked) = (Arc::clone(&self.written), Arc::clone(&self.looked));
+        Self::at(Arc::clone(&self.place), Invocations { written, looked })
+    }
+
+    fn at(place: Arc<StatePlace>, invocations: Invocations) -> Self {
+        let location: Location = place.location.parse().expect("a location");
+        let store = LazyStore::new(location, &[toolbus_agent::MIGRATIONS]);
+        let script = Arc::new(Script::default());
+        let Invocations { written, looked } = invocations;
+        let agent = Agent::new(AgentDeps {
+            invoker: Invoker::new(Arc::new(registry(&written, &looked))),
+            model: Arc::clone(&script) as Arc<dyn Model>,
+            sessions: Sessions::new(store.clone(), TurnLimits::default(), "bench"),
+            context: ContextBuilder::new("You are a test."),
+        });
+        Self { agent, script, store, written, looked, place }
+    }
+
+    /// Says something in this session.
+    pub(crate) async fn say(&self, session: &str, text: &str) -> TurnReport {
+        self.say_in(&scope(session), text).await.0
+    }
+
+    pub(crate) async fn say_in(
+        &self,
+        scope: &Arc<Scope>,
+        text: &str,
+    ) -> (TurnReport, Vec<TurnEvent>) {
+        let events = Mutex::new(Vec::new());
+        let on_event = |event| events.lock().push(event);
+        let (scope, asker) = (Arc::clone(scope), Asker::none());
+        let context = TurnContext { scope, asker, on_event: &on_event };
+        let report = self.agent.say(context, text.to_owned()).await.expect("a report");
+        (report, events.into_inner())
+    }
+}
+
+#[derive(Default)]
+struct Invocations {
+    written: Arc<Mutex<Vec<Value>>>,
+    looked: Arc<Mutex<usize>>,
+}
+
+fn registry(written: &Arc<Mutex<Vec<Value>>>, looked: &Arc<Mutex<usize>>) -> Registry {
+    let registry = Registry::new();
+    let any = || json!({"type": "object"});
+    let tool = |name: &str| Tool::new(name, "A tool.", "test").with_parameters(any());
+
+    let written = Arc::clone(written);
+    let write = move |call: Invocation| {
+        written.lock().push(Value::Object(call.arguments));
+        std::future::ready(Ok(Output::text("written")))
+    };
+    registry.register(tool("write"), write).expect("a tool");
+
+    let looked = Arc::clone(looked);
+    let look = move |_: Invocation| {
+        let mut looked = looked.lock();
+        *looked += 1;
+        std::future::ready(Ok(Output::text(format!("look {looked}"))))
+    };
+    registry.register(tool("look").read_only(), look).expect("a tool");
+
+    let late = |call: Invocation| async move {
+        let text = call.arguments.get("after").and_then(Value::as_u64).unwrap_or_default();
+        tokio::time::sleep(Duration::from_millis(text)).await;
+        Ok(Output::text(format!("after {text}")))
+    };
+    registry.register(tool("late").read_only(), late).expect("a tool");
+    let stuck = |_: Invocation| std::future::pending();
+    let stuck_tool = tool("stuck").with_timeout(Duration::from_millis(50));
+    registry.register(stuck_tool.read_only(), stuck).expect("a tool");
+    let never = |_: Invocation| std::future::pending();
+    registry.register(tool("never").read_only(), never).expect("a tool");
+    let never_write = |_: Invocation| std::future::pending();
+    registry.register(tool("never_write"), never_write).expect("a tool");
+    let fail =
+        |_: Invocation| std::future::ready(Err(CallError::execution_failed("it broke\u{7} \u{0}")));
+    registry.register(tool("fail"), fail).expect("a tool");
+    registry
+}
+
+/// The scope of a session.
+pub(crate) fn scope(session: &str) -> Arc<Scope> {
+    let scope = Scope::new(Door::Turn, Principal::local(), AgentName::standard());
+    Arc::new(scope.with_session(Some(SessionId::parse(session).expect("a session"))))
+}
