@@ -48,6 +48,11 @@ pub enum Command {
     /// Exit code: 0 when the tool succeeds; 1 when it fails, with the code and the message on
     /// standard error; 2 when the call itself is written wrongly.
     Invoke(Invoke),
+    /// Talk with the agent
+    ///
+    /// Ctrl-C ends the turn that is under way, and Ctrl-D the chat. A line that begins with `/` is a
+    /// command; /help lists them.
+    Chat(Chat),
     /// Say something to the agent, and print its answer
     ///
     /// The agent is a model (section models of the settings) that calls the tools that there are.
@@ -83,6 +88,18 @@ pub enum Command {
     Vault(Vault),
     /// Show the embedded fleet at work, step by step
     Demo,
+}
+
+/// `chat`.
+#[derive(Debug, Args)]
+pub struct Chat {
+    /// The session to go on with; a new one without it
+    #[arg(long, value_name = "NAME", value_parser = parse_session)]
+    pub session: Option<SessionId>,
+
+    /// The model, by its name in the settings; that of agent.tier without it
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
 }
 
 /// `ask`.
@@ -435,7 +452,7 @@ pub struct Invoke {
 }
 
 /// The session of this name: `abc` is `session/abc`.
-fn parse_session(text: &str) -> Result<SessionId, String> {
+pub(crate) fn parse_session(text: &str) -> Result<SessionId, String> {
     let name = if text.contains('/') { text.to_owned() } else { format!("session/{text}") };
     SessionId::parse(name).map_err(|error| error.to_string())
 }

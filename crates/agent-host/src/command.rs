@@ -4,6 +4,7 @@ mod approvals;
 mod artifacts;
 mod ask;
 mod audit;
+mod chat;
 mod demo;
 mod invoke;
 mod one_shot;
@@ -53,6 +54,7 @@ pub(crate) async fn run(
     match command {
         Command::Tools(options) => tools::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
+        Command::Chat(options) => chat::run(options, &settings, &context).await,
         Command::Ask(options) => ask::run(options, &settings, &context).await,
         Command::Sessions(options) => sessions::run(options, &settings).await,
         Command::Serve(_) => serve::run(settings, source, context).await,

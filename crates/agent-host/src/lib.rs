@@ -23,6 +23,7 @@ pub mod settings;
 mod state;
 mod terminal;
 mod terminal_text;
+mod turn_printer;
 
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::service::{self, Exit, Program, Role};
@@ -37,6 +38,7 @@ use settings::Settings;
 pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let role = match arguments.command {
         Command::Serve(_) => Role::Service,
+        Command::Chat(_) => Role::Conversation,
         _ => Role::Command,
     };
     let program = Program {

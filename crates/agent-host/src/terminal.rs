@@ -25,6 +25,7 @@ const STATUS_CHARACTERS_MAX: usize = 60;
 /// Shows progress, where standard error is a terminal.
 pub(crate) struct Terminal {
     status_text: Option<Arc<Mutex<String>>>,
+    line: Arc<StatusLine>,
     /// There when somebody reads and types.
     person: Option<Person>,
     stop: CancellationToken,
@@ -38,15 +39,17 @@ impl Terminal {
         let status_text = std::io::stderr().is_terminal().then(Arc::<Mutex<String>>::default);
         let types = status_text.is_some() && std::io::stdin().is_terminal();
         let person = types.then(Person::new);
+        let status_line = Arc::<StatusLine>::default();
         if let Some(status_text) = &status_text {
             let line = ProgressLine {
                 tool: tool.to_owned(),
                 status_text: Arc::clone(status_text),
                 person: person.clone(),
+                shown: Arc::clone(&status_line),
             };
             tasks.spawn(line.draw_until(stop.clone()));
         }
-        Self { status_text, person, stop, tasks }
+        Self { status_text, line: status_line, person, stop, tasks }
     }
 
     /// Takes the call's progress.
@@ -69,6 +72,11 @@ impl Terminal {
         self.person.as_ref().map_or(Asker::none(), Person::asker)
     }
 
+    /// The line of progress, for who writes beside it.
+    pub(crate) fn line(&self) -> Arc<StatusLine> {
+        Arc::clone(&self.line)
+    }
+
     /// Clears the line.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
@@ -77,17 +85,69 @@ impl Terminal {
     }
 }
 
+/// The line of progress, which others write in the place of.
+#[derive(Default)]
+pub(crate) struct StatusLine(Mutex<LineState>);
+
+#[derive(Default)]
+struct LineState {
+    is_drawn: bool,
+    /// Somebody else's text is on the line.
+    is_taken: bool,
+}
+
+impl StatusLine {
+    /// Clears the line, and leaves it to who writes now.
+    pub(crate) fn take(&self) {
+        let mut state = self.0.lock();
+        state.clear();
+        state.is_taken = true;
+    }
+
+    /// The line is empty again.
+    pub(crate) fn give_back(&self) {
+        self.0.lock().is_taken = false;
+    }
+
+    fn draw(&self, text: &str) {
+        let mut state = self.0.lock();
+        if !state.is_taken {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K{text}");
+            let _ = std::io::stderr().flush();
+            state.is_drawn = true;
+        }
+    }
+
+    /// What is on the line is somebody else's, who has cleared it.
+    fn forget(&self) {
+        self.0.lock().is_drawn = false;
+    }
+
+    fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl LineState {
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_drawn) {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
 struct ProgressLine {
     tool: String,
     status_text: Arc<Mutex<String>>,
     person: Option<Person>,
+    shown: Arc<StatusLine>,
 }
 
 impl ProgressLine {
     async fn draw_until(self, stop: CancellationToken) {
         let started = Instant::now();
         let mut next = SHOW_GRACE;
-        let mut drawn = false;
 
         loop {
             tokio::select! {
@@ -98,20 +158,15 @@ impl ProgressLine {
             next = DRAW_INTERVAL;
             if self.person.as_ref().is_some_and(Person::is_asked) {
                 // The line that is there is the question's.
-                drawn = false;
+                self.shown.forget();
                 continue;
             }
 
-            drawn = true;
             let (seconds, status_text) =
                 (started.elapsed().as_secs(), self.status_text.lock().clone());
-            let _ = write!(std::io::stderr(), "\r\x1b[2K{}: {seconds} s  {status_text}", self.tool);
-            let _ = std::io::stderr().flush();
+            self.shown.draw(&format!("{}: {seconds} s  {status_text}", self.tool));
         }
-
-        if drawn {
-            let _ = write!(std::io::stderr(), "\r\x1b[2K");
-        }
+        self.shown.clear();
     }
 }
 

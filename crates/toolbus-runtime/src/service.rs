@@ -64,6 +64,9 @@ pub enum Role {
     Service,
     /// Does one thing and ends; logs from `warn` up, and a signal is told by the exit code.
     Command,
+    /// A command that talks with a person: an interrupt (Ctrl-C) is for the work to hear, which
+    /// ends only what it does just then.
+    Conversation,
 }
 
 /// Settings with the sections that the frame itself reads.
@@ -265,7 +268,7 @@ impl ProcessFrame {
             Role::Service => {
                 (LevelFilter::INFO, LogFormat::Json, settings.shutdown.grace.duration())
             }
-            Role::Command => (LevelFilter::WARN, LogFormat::Human, COMMAND_GRACE),
+            Role::Command | Role::Conversation => (LevelFilter::WARN, LogFormat::Human, COMMAND_GRACE),
         };
 
         let identity = Identity {
@@ -307,7 +310,7 @@ impl ProcessFrame {
         let human = telemetry.is_human();
 
         let (exit, forced) = runtime.block_on(async {
-            let signals = match OsSignals::listen() {
+            let signals = match OsSignals::listen(role) {
                 Ok(signals) => signals,
                 Err(error) => return (Ended::Failed(error.into(), None).exit(role, human), false),
             };

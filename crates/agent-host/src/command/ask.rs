@@ -1,12 +1,10 @@
 //! `ask`: one turn of the agent.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use toolbus_agent::{TurnContext, TurnEnd, TurnEvent, TurnReport};
-use toolbus_models::model::ModelEvent;
+use toolbus_agent::TurnContext;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Principal, Scope};
@@ -17,7 +15,7 @@ use crate::agent;
 use crate::arguments::Ask;
 use crate::settings::Settings;
 use crate::terminal::Terminal;
-use crate::terminal_text;
+use crate::turn_printer::{self, TurnPrinter};
 
 /// Longest text that is taken from standard input, in bytes.
 const TEXT_BYTES_MAX: u64 = 8 << 20;
@@ -53,7 +51,7 @@ pub(super) async fn run(
         Scope::new(Door::Turn, Principal::local(), name).with_session(Some(session.clone()));
     let scope = Arc::new(one_shot.toolbus().invoker().begin_run(scope));
     let terminal = Terminal::start("agent");
-    let printer = Printer::new(options.json);
+    let printer = TurnPrinter::new(options.json, terminal.line());
     let turn = TurnContext {
         scope: Arc::clone(&scope),
         asker: terminal.asker(),
@@ -71,7 +69,16 @@ pub(super) async fn run(
     };
     terminal.stop().await;
     let exit = match report {
-        Ok(report) => printer.finish(&session, &report),
+        Ok(report) if options.json => {
+            let mut printed = json!(report);
+            printed["session"] = Value::from(session.as_str());
+            let _ = writeln!(std::io::stdout(), "{printed}");
+            turn_printer::exit_of(&report.end)
+        }
+        Ok(report) => {
+            printer.finish(&report.end);
+            turn_printer::exit_of(&report.end)
+        }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {}", toolbus_config::on_one_line(&error));
             Exit::FAILURE
@@ -81,12 +88,12 @@ pub(super) async fn run(
     Ok(exit)
 }
 
-fn misuse(what: &str) -> Exit {
+pub(super) fn misuse(what: &str) -> Exit {
     let _ = writeln!(std::io::stderr(), "error: {what}");
     Exit::MISUSE
 }
 
-fn new_session() -> SessionId {
+pub(super) fn new_session() -> SessionId {
     let name = format!("session/{}", new_id());
     SessionId::parse(name).expect("letters and digits")
 }
@@ -109,101 +116,4 @@ async fn read_text(text: String) -> Result<String, String> {
         return Err("there is nothing to say".to_owned());
     }
     Ok(text)
-}
-
-/// Shows a turn: what the model says on standard output, and what it does on standard error, where
-/// that is a terminal.
-struct Printer {
-    is_json: bool,
-    shows_calls: bool,
-    /// Whether the line that is written is at its beginning.
-    at_start: Mutex<bool>,
-}
-
-impl Printer {
-    fn new(is_json: bool) -> Self {
-        let shows_calls = !is_json && std::io::stderr().is_terminal();
-        Self { is_json, shows_calls, at_start: Mutex::new(true) }
-    }
-
-    fn print(&self, event: &TurnEvent) {
-        match event {
-            TurnEvent::Model(ModelEvent::Text { delta }) if !self.is_json => {
-                let mut stdout = std::io::stdout();
-                let _ = write!(stdout, "{}", terminal_text::for_stream(delta, &stdout));
-                let _ = stdout.flush();
-                *self.at_start.lock() = delta.ends_with('\n');
-            }
-            TurnEvent::Model(ModelEvent::Retrying { model, wait, reason }) => {
-                self.tell(&format!("{model}: {reason}; asking again in {:.0?}", wait));
-            }
-            TurnEvent::Model(ModelEvent::FellBack { model, reason }) => {
-                self.tell(&format!("{reason}; asking {model}"));
-            }
-            TurnEvent::CallBegun { tool, arguments, .. } => {
-                self.tell(&format!("{tool} {}", shortened(&arguments.to_string())));
-            }
-            TurnEvent::CallEnded { tool, text, is_error, took, .. } => {
-                let how = if *is_error { "failed" } else { "ok" };
-                let line = text.lines().next().unwrap_or_default();
-                self.tell(&format!("{tool} {how} after {took:.1?}: {}", shortened(line)));
-            }
-            TurnEvent::Model(_) => {}
-        }
-    }
-
-    /// Writes a line about what goes on.
-    fn tell(&self, line: &str) {
-        if !self.shows_calls {
-            return;
-        }
-        self.end_line();
-        let _ = writeln!(std::io::stderr(), "  {}", terminal_text::clean(line));
-    }
-
-    fn end_line(&self) {
-        let mut at_start = self.at_start.lock();
-        if !*at_start {
-            let _ = writeln!(std::io::stdout());
-            *at_start = true;
-        }
-    }
-
-    fn finish(&self, session: &SessionId, report: &TurnReport) -> Exit {
-        let exit = match &report.end {
-            TurnEnd::Answered { .. } => Exit::SUCCESS,
-            TurnEnd::Failed { .. } | TurnEnd::Cancelled => Exit::FAILURE,
-        };
-        if self.is_json {
-            let mut printed = json!(report);
-            printed["session"] = Value::from(session.as_str());
-            let _ = writeln!(std::io::stdout(), "{printed}");
-            return exit;
-        }
-
-        self.end_line();
-        match &report.end {
-            TurnEnd::Answered { limit: None, .. } => {}
-            TurnEnd::Answered { limit: Some(limit), .. } => {
-                let _ = writeln!(std::io::stderr(), "note: {}", limit.explanation());
-            }
-            TurnEnd::Failed { reason } => {
-                let _ = writeln!(std::io::stderr(), "error: {}", terminal_text::clean(reason));
-            }
-            TurnEnd::Cancelled => {
-                let _ = writeln!(std::io::stderr(), "error: cancelled");
-            }
-        }
-        exit
-    }
-}
-
-/// The beginning of a text, on one line.
-fn shortened(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 100;
-    let mut short: String = text.chars().take(CHARACTERS_MAX).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }

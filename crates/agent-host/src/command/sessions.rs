@@ -1,6 +1,7 @@
 //! `sessions`: what was said.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use serde_json::json;
 use toolbus_agent::Sessions;
@@ -63,14 +64,19 @@ async fn show(
     if as_json {
         return Ok(vec![json!(messages.iter().map(|one| &**one).collect::<Vec<_>>()).to_string()]);
     }
+    Ok(lines_of(&messages))
+}
+
+/// What was said, as a person reads it.
+pub(super) fn lines_of(messages: &[Arc<Message>]) -> Vec<String> {
     let mut lines = Vec::new();
-    for message in &messages {
+    for message in messages {
         match &**message {
             Message::User { text } => lines.push(format!("> {text}")),
             Message::Assistant(answer) => {
                 for part in &answer.parts {
                     match part {
-                        AssistantPart::Text { text } => lines.push(text.clone()),
+                        AssistantPart::Text { text } => lines.push(text.trim_end().to_owned()),
                         AssistantPart::Call(call) => {
                             lines.push(format!("  {} {}", call.name, call.written_arguments()));
                         }
@@ -84,5 +90,5 @@ async fn show(
             }
         }
     }
-    Ok(lines)
+    lines
 }

@@ -37,14 +37,19 @@ pub(super) trait Signals {
 
 /// Those that the system sends to this process.
 pub(super) struct OsSignals {
-    interrupt: unix::Signal,
+    /// `None`: the work hears it itself.
+    interrupt: Option<unix::Signal>,
     terminate: unix::Signal,
 }
 
 impl OsSignals {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(super) fn listen(role: Role) -> io::Result<Self> {
+        let interrupt = match role {
+            Role::Service | Role::Command => Some(unix::signal(SignalKind::interrupt())?),
+            Role::Conversation => None,
+        };
         Ok(Self {
-            interrupt: unix::signal(SignalKind::interrupt())?,
+            interrupt,
             terminate: unix::signal(SignalKind::terminate())?,
         })
     }
@@ -52,9 +57,16 @@ impl OsSignals {
 
 impl Signals for OsSignals {
     async fn next(&mut self) -> Signal {
+        let Self { interrupt, terminate } = self;
+        let interrupted = async {
+            match interrupt {
+                Some(interrupt) => interrupt.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.terminate.recv() => Signal::Terminate,
+            _ = interrupted => Signal::Interrupt,
+            _ = terminate.recv() => Signal::Terminate,
         }
     }
 }
@@ -81,7 +93,7 @@ impl Ended {
     /// The exit code; tells a failure on the way, for people or as a log line.
     pub(super) fn exit(self, role: Role, human: bool) -> Exit {
         match self {
-            Self::Returned(_, Some(signal)) if role == Role::Command => signal.exit(),
+            Self::Returned(_, Some(signal)) if role != Role::Service => signal.exit(),
             Self::Returned(exit, _) => exit,
             Self::Failed(error, signal) => {
                 if human {
@@ -89,7 +101,7 @@ impl Ended {
                 } else {
                     tracing::error!(error = on_one_line(&*error), "process failed");
                 }
-                let interrupted = signal.filter(|_| role == Role::Command);
+                let interrupted = signal.filter(|_| role != Role::Service);
                 interrupted.map_or(Exit::FAILURE, Signal::exit)
             }
             Self::CutOff => Exit::FAILURE,
