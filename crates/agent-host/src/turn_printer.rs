@@ -83,7 +83,9 @@ impl TurnPrinter {
         self.end_line();
         let line = match end {
             TurnEnd::Answered { limit: None, .. } => return,
-            TurnEnd::Answered { limit: Some(limit), .. } => format!("note: {}", limit.explanation()),
+            TurnEnd::Answered { limit: Some(limit), .. } => {
+                format!("note: {}", limit.explanation())
+            }
             TurnEnd::Failed { reason } => format!("error: {}", terminal_text::clean(reason)),
             TurnEnd::Cancelled => "cancelled".to_owned(),
         };
@@ -114,7 +116,10 @@ fn shortened(text: &str, columns: usize) -> String {
 fn columns() -> usize {
     const COLUMNS_DEFAULT: usize = 80;
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
-    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT)
+    size.ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(COLUMNS_DEFAULT)
 }
 
 #[cfg(test)]

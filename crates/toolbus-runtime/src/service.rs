@@ -268,7 +268,9 @@ impl ProcessFrame {
             Role::Service => {
                 (LevelFilter::INFO, LogFormat::Json, settings.shutdown.grace.duration())
             }
-            Role::Command | Role::Conversation => (LevelFilter::WARN, LogFormat::Human, COMMAND_GRACE),
+            Role::Command | Role::Conversation => {
+                (LevelFilter::WARN, LogFormat::Human, COMMAND_GRACE)
+            }
         };
 
         let identity = Identity {

@@ -30,6 +30,7 @@ pub mod prometheus;
 pub mod rabbit;
 pub mod s3;
 pub mod script_python;
+pub mod scripted_server;
 pub mod spans;
 pub mod state;
 pub mod tools;

@@ -152,7 +152,9 @@ impl Conversation<'_> {
             Some(cost) => format!("{:.4} US dollars", cost as f64 / 1e6),
             None => "no price is known".to_owned(),
         };
-        tell(&format!("{input} tokens read ({cache_read} from the cache), {output} written; {cost}"));
+        tell(&format!(
+            "{input} tokens read ({cache_read} from the cache), {output} written; {cost}"
+        ));
     }
 
     async fn tell_sessions(&self) {

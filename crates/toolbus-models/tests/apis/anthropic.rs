@@ -5,10 +5,10 @@ use toolbus_models::{
     AssistantPart, CallArguments, Message, ModelEvent, ModelRequest, StopReason, ToolResult,
 };
 
-use crate::server::{Reply, Server};
 use crate::support::{
     KEY, Told, ask, block, event, message_end, message_start, model, request, with, with_tools,
 };
+use toolbus_testkit::scripted_server::{Reply, Server};
 
 async fn told(events: Vec<String>) -> Told {
     let server = Server::start([Reply::events(events)]).await;

@@ -9,10 +9,10 @@ use toolbus_models::{
     ToolResult,
 };
 
-use crate::server::{Part, Reply, Server};
 use crate::support::{
     DONE, KEY, LIMIT, Told, ask, chunk, data, model, request, usage_chunk, with, with_tools,
 };
+use toolbus_testkit::scripted_server::{Part, Reply, Server};
 
 /// Asks a model of this provider, which is answered with these events, with tools.
 async fn told(provider: &str, events: impl IntoIterator<Item = String>) -> Told {

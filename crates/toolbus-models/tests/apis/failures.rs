@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolbus_models::{ErrorKind, ModelEvent, ModelRequest, Tier, TimedPhase};
 
-use crate::server::{Part, Reply, Server};
 use crate::support::{
     DONE, KEY, Told, ask, block, chunk, data, event, message_end, message_start, model, models,
     request, with_tools,
 };
+use toolbus_testkit::scripted_server::{Part, Reply, Server};
 
 fn text(delta: &str) -> String {
     chunk(&json!({"content": delta}), None)

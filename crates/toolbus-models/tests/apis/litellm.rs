@@ -7,11 +7,11 @@ use toolbus_models::{
 };
 use toolbus_testkit::litellm::LiteLlm;
 
-use crate::server::{Reply, Server};
 use crate::support::{
     DONE, ask, block, chunk, message_end, message_start, model, request, usage_chunk, with,
     with_tools,
 };
+use toolbus_testkit::scripted_server::{Reply, Server};
 
 /// A model of the proxy, asked by this provider's API.
 fn proxied(proxy: &LiteLlm, provider: &str, name: &str) -> std::sync::Arc<dyn Model> {

@@ -7,7 +7,6 @@ mod failures;
 mod litellm;
 mod schemas;
 mod secrets;
-mod server;
 mod settings;
 mod support;
 mod text;

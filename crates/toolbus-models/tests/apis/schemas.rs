@@ -10,10 +10,10 @@ use toolbus_models::{
     OpaqueReasoning, Reasoning, ReasoningForm, ToolResult,
 };
 
-use crate::server::Server;
 use crate::support::{
     ask, block, chunk, message_end, message_start, model, request, usage_chunk, with, with_tools,
 };
+use toolbus_testkit::scripted_server::Server;
 
 const CHECK: &str = include_str!("check_requests.py");
 

@@ -11,8 +11,8 @@ use toolbus_tools::{CredentialSource, UnreadableCredential};
 use tracing_subscriber::fmt::MakeWriter;
 use zeroize::Zeroizing;
 
-use crate::server::{Part, Reply, Server};
 use crate::support::{DONE, KEY, ask, chunk, data, model, request};
+use toolbus_testkit::scripted_server::{Part, Reply, Server};
 
 /// What was logged.
 #[derive(Clone, Default)]

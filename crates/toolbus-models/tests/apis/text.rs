@@ -3,8 +3,8 @@
 use serde_json::json;
 use toolbus_models::{CallArguments, ErrorKind, Message, ModelEvent, StopReason, ToolResult};
 
-use crate::server::{Part, Reply, Server};
 use crate::support::{DONE, ask, chunk, model, request, with, with_tools};
+use toolbus_testkit::scripted_server::{Part, Reply, Server};
 
 #[tokio::test]
 async fn a_session_of_calls_in_text() {

@@ -48,10 +48,7 @@ impl OsSignals {
             Role::Service | Role::Command => Some(unix::signal(SignalKind::interrupt())?),
             Role::Conversation => None,
         };
-        Ok(Self {
-            interrupt,
-            terminate: unix::signal(SignalKind::terminate())?,
-        })
+        Ok(Self { interrupt, terminate: unix::signal(SignalKind::terminate())? })
     }
 }
 

@@ -4,24 +4,27 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::eventually;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use toolbus_testkit::eventually;
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    pub(crate) path: String,
-    pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: Value,
+pub struct Asked {
+    /// Its path, with the query.
+    pub path: String,
+    /// Its headers, by their names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// What was sent.
+    pub body: Value,
 }
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Reply {
+pub struct Reply {
     status: u16,
     headers: Vec<(String, String)>,
     parts: Vec<Part>,
@@ -29,7 +32,7 @@ pub(crate) struct Reply {
 
 /// A part of its body.
 #[derive(Debug, Clone)]
-pub(crate) enum Part {
+pub enum Part {
     /// These bytes.
     Bytes(Vec<u8>),
     /// Nothing for a while.
@@ -43,8 +46,9 @@ pub(crate) enum Part {
 }
 
 /// The server. It is gone when it is dropped.
-pub(crate) struct Server {
-    pub(crate) url: String,
+pub struct Server {
+    /// Where it is, with `/v1` at the end.
+    pub url: String,
     state: Arc<Mutex<State>>,
     _tasks: JoinSet<()>,
 }
@@ -59,7 +63,7 @@ struct State {
 
 impl Server {
     /// Starts one that gives these answers, in order.
-    pub(crate) async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+    pub async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
         let state = State { script: script.into_iter().collect(), ..State::default() };
@@ -76,19 +80,19 @@ impl Server {
     }
 
     /// What it was asked.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<Asked> {
         self.state.lock().asked.clone()
     }
 
     /// The one request that there was.
-    pub(crate) fn only_request(&self) -> Asked {
+    pub fn only_request(&self) -> Asked {
         let mut asked = self.asked();
         assert_eq!(asked.len(), 1, "{asked:?}");
         asked.remove(0)
     }
 
     /// Waits until the other side has given up a connection.
-    pub(crate) async fn hung_up(&self) {
+    pub async fn hung_up(&self) {
         let look = async || match self.state.lock().hung_up {
             0 => Err("nobody has hung up"),
             _ => Ok(()),
@@ -99,31 +103,31 @@ impl Server {
 
 impl Reply {
     /// A stream of these events.
-    pub(crate) fn events(events: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+    pub fn events(events: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let parts = events.into_iter().map(|event| Part::Bytes(event.as_ref().to_vec())).collect();
         let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
         Self { status: 200, headers, parts }
     }
 
     /// An error with this body.
-    pub(crate) fn error(status: u16, body: &Value) -> Self {
+    pub fn error(status: u16, body: &Value) -> Self {
         Self::json(status, body)
     }
 
     /// A body of JSON.
-    pub(crate) fn json(status: u16, body: &Value) -> Self {
+    pub fn json(status: u16, body: &Value) -> Self {
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         Self { status, headers, parts: vec![Part::Bytes(body.to_string().into_bytes())] }
     }
 
     /// The same with another header.
-    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+    pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// The same, and then this.
-    pub(crate) fn then(mut self, part: Part) -> Self {
+    pub fn then(mut self, part: Part) -> Self {
         self.parts.push(part);
         self
     }

@@ -1,0 +1,195 @@
+//! The agent at the command line: a scripted model, and the fleet behind its tools.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolbus_testkit::process::{Finished, Launch, binary};
+use toolbus_testkit::rabbit;
+use toolbus_testkit::scripted_server::{Part, Reply, Server};
+use toolbus_testkit::{eventually, process::Process};
+
+use crate::support::{LIMIT, scripts};
+
+/// An answer of OpenAI's chat completions: this text, and calls of these tools.
+fn answer(text: &str, calls: &[(&str, Value)]) -> Reply {
+    let mut events = Vec::new();
+    let mut event = |delta: Value, stop: Option<&str>| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": stop});
+        let chunk = json!({
+            "id": "answer", "object": "chat.completion.chunk", "created": 1, "model": "model-1",
+            "choices": [choice],
+        });
+        events.push(format!("data: {chunk}\n\n"));
+    };
+    for word in text.split_inclusive(' ') {
+        event(json!({"content": word}), None);
+    }
+    for (index, (name, arguments)) in calls.iter().enumerate() {
+        let function = json!({"name": name, "arguments": arguments.to_string()});
+        let id = format!("call_{index}");
+        let call = json!({"index": index, "id": id, "type": "function", "function": function});
+        event(json!({"tool_calls": [call]}), None);
+    }
+    let stop = if calls.is_empty() { "stop" } else { "tool_calls" };
+    event(json!({}), Some(stop));
+    events.push("data: [DONE]\n\n".to_owned());
+    Reply::events(events)
+}
+
+fn script(source: &str) -> (&'static str, Value) {
+    ("execute_python_script", json!({"script": source}))
+}
+
+/// A folder with settings that name the server's model.
+fn settings(server: &Server) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "store = \"sqlite:{}\"\n[models]\nretries = 0\n[models.endpoints.main]\nprovider = \
+         \"openai\"\nmodel = \"model-1\"\nbase_url = \"{}\"\napi_key = \"sk-hunter2\"\n",
+        folder.path().join("state.db").display(),
+        server.url
+    );
+    std::fs::write(folder.path().join("toolbus.toml"), text).unwrap();
+    folder
+}
+
+fn launch(folder: &Path, arguments: &[&str]) -> Launch {
+    let config = folder.join("toolbus.toml");
+    Launch::new("agent-host").arg("--config").arg(config).args(arguments.iter().copied())
+}
+
+async fn run(folder: &Path, arguments: &[&str]) -> Finished {
+    launch(folder, arguments).run(LIMIT).await.unwrap()
+}
+
+/// The results that the model was given in its last request.
+fn results(server: &Server) -> Vec<String> {
+    let asked = server.asked();
+    let messages = asked.last().unwrap().body["messages"].as_array().unwrap().clone();
+    let results = messages.iter().filter(|message| message["role"] == "tool");
+    results.map(|result| result["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_agent_answers_with_what_its_tools_say() {
+    let calls = [script("print(6 * 7)"), ("no_such_tool", json!({}))];
+    let server = Server::start([
+        answer("I look. ", &calls),
+        answer("It is 42.", &[]),
+        answer("As I said.", &[]),
+    ])
+    .await;
+    let folder = settings(&server);
+    let folder = folder.path();
+
+    let asked = run(folder, &["ask", "What is six times seven?", "--session", "sums"]).await;
+    assert!(asked.status.success(), "{asked:?}");
+    assert_eq!((&*asked.stdout, &*asked.stderr), ("I look. It is 42.\n", ""));
+    let told = results(&server);
+    assert_eq!(told[0], "42\n");
+    assert!(told[1].starts_with("Error: ") && told[1].contains("no_such_tool"), "{told:?}");
+    let tools = server.asked()[0].body["tools"].as_array().unwrap().len();
+    assert!(tools > 20, "{tools}");
+
+    // The session goes on in another process.
+    let again = run(folder, &["ask", "Sure?", "--session", "sums", "--json"]).await;
+    let again: Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!((&again["text"], &again["session"]), (&json!("As I said."), &json!("session/sums")));
+    assert_eq!(server.asked()[2].body["messages"].as_array().unwrap().len(), 7);
+
+    let listed = run(folder, &["sessions"]).await;
+    assert_eq!(listed.stdout, "session/sums  What is six times seven?\n");
+    let shown = run(folder, &["sessions", "sums"]).await;
+    assert!(shown.stdout.contains("> Sure?\nAs I said.\n"), "{}", shown.stdout);
+}
+
+#[tokio::test]
+async fn what_keeps_the_agent_from_answering_is_told() {
+    let denied = json!({"error": {"message": "bad key sk-hunter2", "code": "invalid_api_key"}});
+    let server = Server::start([Reply::error(401, &denied)]).await;
+    let folder = settings(&server);
+    let refused = run(folder.path(), &["ask", "Hello"]).await;
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("refused the key"), "{refused:?}");
+    assert!(!refused.stderr.contains("hunter2"), "{refused:?}");
+
+    let misuse = async |arguments: &[&str], expected: &str| {
+        let run = run(folder.path(), arguments).await;
+        assert_eq!(run.status.code(), Some(2), "{run:?}");
+        assert!(run.stderr.contains(expected), "{run:?}");
+    };
+    misuse(&["ask", "Hello", "--model", "other"], "there is no model 'other'").await;
+    misuse(&["ask", " "], "nothing to say").await;
+    misuse(&["ask", "Hello", "--session", "a b"], "a session id").await;
+    let none = Launch::new("agent-host").args(["ask", "Hello"]).run(LIMIT).await.unwrap();
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+    assert!(none.stderr.contains("there is no model"), "{none:?}");
+}
+
+/// Killed and resumed: the call that had ended is not made again, in a fleet over a broker.
+#[tokio::test]
+async fn a_turn_goes_on_after_its_process_was_killed() {
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let _manager = scripts(&vhost.amqp_url()).await;
+    let hanging = Reply::events([": nothing yet\n\n"]).then(Part::Hang);
+    let source = "import uuid\nprint(uuid.uuid4())";
+    let server = Server::start([
+        answer("", &[script(source)]),
+        hanging,
+        answer("It ran once.", &[]),
+        answer("Nothing else.", &[]),
+    ])
+    .await;
+    let folder = settings(&server);
+    let bus = vhost.amqp_url();
+
+    let arguments = ["--bus", &bus, "ask", "Run it", "--session", "a"];
+    let mut first = launch(folder.path(), &arguments).start().unwrap();
+    eventually(LIMIT, async || match server.asked().len() {
+        2 => Ok(()),
+        requests => Err(requests),
+    })
+    .await;
+    let before = results(&server);
+    first.process().kill();
+
+    let arguments = ["--bus", &bus, "ask", "What else?", "--session", "a"];
+    let second = run(folder.path(), &arguments).await;
+    assert!(second.status.success(), "{second:?}");
+    assert_eq!(second.stdout, "It ran once.Nothing else.\n");
+    assert_eq!(results(&server), before, "its output is another each time that it runs");
+    assert_eq!(before.len(), 1);
+}
+
+/// What a person sees who talks with it, and interrupts it.
+#[tokio::test]
+async fn a_person_talks_with_the_agent() {
+    let server = Server::start([
+        answer("One moment. ", &[script("import time\ntime.sleep(60)")]),
+        answer("Hello!", &[]),
+    ])
+    .await;
+    let folder = settings(&server);
+    let typing = include_str!("chat.py");
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", typing]).arg(binary("agent-host").unwrap());
+    command.arg("--config").arg(folder.path().join("toolbus.toml")).arg("chat");
+    command.env("XDG_STATE_HOME", folder.path()).env("TERM", "xterm");
+    let mut process = Process::spawn("chat", &mut command, folder.path()).unwrap();
+    let status = process.wait(LIMIT).await.unwrap();
+    let shown = process.stdout();
+    assert!(status.success(), "{shown}");
+    for expected in [
+        "One moment.",
+        "execute_python_script {\"script\":",
+        "cancelled",
+        "Hello!",
+        "tokens read",
+        "there is no /nothing",
+    ] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    assert!(shown.lines().all(|line| line.chars().count() < 200), "{shown}");
+    assert_eq!(server.asked().len(), 2);
+}
