@@ -139,6 +139,12 @@ async fn errors_within_a_stream_are_errors() {
     assert!(matches!(error.kind, ErrorKind::Overloaded { status: 529, .. }), "{error:?}");
     assert!(error.is_retryable());
 
+    let untyped = data(&json!({"error": {"message": "gone", "code": "503"}}));
+    let server = Server::start([Reply::events([message_start(), untyped])]).await;
+    let told = ask(model("anthropic", &server.url, &json!({})).as_ref(), &request("Hi")).await;
+    let kind = told.error().kind;
+    assert!(matches!(kind, ErrorKind::Overloaded { status: 503, .. }), "{kind:?}");
+
     let gone = json!({"code": 502, "message": "gone"});
     let choice = json!({"index": 0, "delta": {}, "finish_reason": "error", "error": gone});
     for event in [json!({"error": gone, "choices": []}), json!({"choices": [choice]})] {

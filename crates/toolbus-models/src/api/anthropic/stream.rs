@@ -86,6 +86,10 @@ impl<'a> AnthropicStream<'a> {
                 return Ok(Progress::Done);
             }
             "error" => return Err(refusal::in_stream(&event)),
+            // Proxies leave out the type.
+            "" if event.get("error").is_some_and(|error| !error.is_null()) => {
+                return Err(refusal::in_stream(&event));
+            }
             // `ping`, and what may be added.
             _ => {}
         }
