@@ -65,7 +65,7 @@ pub(crate) fn open(
         invoker: fleet.toolbus().invoker().clone(),
         model,
         sessions: Sessions::new(state.store().clone(), settings.agent.limits(), new_id()),
-        context: ContextBuilder::new(system),
+        context: ContextBuilder::new(system).with_services(fleet.services().clone()),
     }))
 }
 

@@ -19,11 +19,13 @@ use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
+use toolbus_search::KnownServices;
 use toolbus_store::LazyStore;
 use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
 
+use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
 use crate::state::KeptState;
 
@@ -37,6 +39,9 @@ pub struct Fleet {
     is_embedded: bool,
     /// What outlives the process, where there is a place for it.
     state: Option<KeptState>,
+    /// The services that can be searched for.
+    services: KnownServices,
+    follower: ServiceFollower,
     /// How the memory of scripts is bounded that run in this process.
     scripts_memory: Option<&'static str>,
 }
@@ -106,6 +111,11 @@ impl Fleet {
         if let Some(artifacts) = &artifacts {
             builder = keep_artifacts(builder, artifacts.clone());
         }
+        let services = KnownServices::default();
+        let searched = services.clone();
+        builder = builder
+            .guide(toolbus_search::guide())
+            .remote_tools(move |registry, _| toolbus_search::register(registry, &searched));
         let is_embedded = settings.bus.url.is_none();
         let runner = match is_embedded {
             true => Some(find_runner(&settings.scripts, &context.health).await),
@@ -142,12 +152,18 @@ impl Fleet {
         if let Some(state) = &state {
             resume_later(&state.approvals, &toolbus);
         }
-        Ok(Self { toolbus, policy, is_embedded, state, scripts_memory })
+        let follower = ServiceFollower::start(toolbus.directory(), services.clone());
+        Ok(Self { toolbus, policy, is_embedded, state, services, follower, scripts_memory })
     }
 
     /// What outlives the process, where there is a place for it.
     pub(crate) fn state(&self) -> Option<&KeptState> {
         self.state.as_ref()
+    }
+
+    /// The services that can be searched for.
+    pub(crate) fn services(&self) -> &KnownServices {
+        &self.services
     }
 
     /// The agent and what it calls.
@@ -176,6 +192,7 @@ impl Fleet {
 
     /// Stops what lives here, with `grace` for calls that run, and leaves the bus.
     pub async fn stop(self, grace: Duration) {
+        self.follower.close().await;
         self.toolbus.close_within(grace).await;
         if let Some(state) = &self.state {
             state.close().await;

@@ -19,6 +19,7 @@ mod month_counts;
 mod person;
 mod policy_reload;
 mod secret_input;
+mod service_follower;
 pub mod settings;
 mod state;
 mod terminal;

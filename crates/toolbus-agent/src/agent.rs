@@ -167,7 +167,8 @@ impl<'a> Turn<'a> {
     async fn say(&mut self, text: String) -> Result<TurnReport, Error> {
         self.resume().await?;
         self.usage = TokenUsage::default();
-        let effects = self.session.record(Event::Said { text }).await?;
+        let hint = self.deps.context.hint(&text);
+        let effects = self.session.record(Event::Said { text, hint }).await?;
         self.run(effects).await
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use toolbus_models::message::Message;
 use toolbus_models::request::{ModelRequest, ToolList};
+use toolbus_search::KnownServices;
 use toolbus_tools::registry::ToolEntry;
 use toolbus_tools::{Invoker, Scope};
 
@@ -14,13 +15,28 @@ pub struct ContextBuilder {
     /// The last list of tools, which is lowered once for each API: by the revision of the registry
     /// and by what the scope may see.
     tools: Mutex<Option<(u64, Vec<String>, Arc<ToolList>)>>,
+    /// What a turn's hint is searched in.
+    services: KnownServices,
 }
 
 impl ContextBuilder {
     /// A builder that says this of the agent.
     #[must_use]
     pub fn new(system: impl Into<Arc<str>>) -> Self {
-        Self { system: system.into(), tools: Mutex::new(None) }
+        let services = KnownServices::default();
+        Self { system: system.into(), tools: Mutex::new(None), services }
+    }
+
+    /// The same, which hints at these services.
+    #[must_use]
+    pub fn with_services(self, services: KnownServices) -> Self {
+        Self { services, ..self }
+    }
+
+    /// What a turn is told beside what the user says: the services that fit it best.
+    #[must_use]
+    pub fn hint(&self, said: &str) -> Option<String> {
+        self.services.hint(said)
     }
 
     /// A request with these messages, with the tools that a scope may see or without any.

@@ -53,6 +53,9 @@ pub enum Event {
     Said {
         /// The text.
         text: String,
+        /// What the model is told beside it: services that may help.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
     },
     /// The model answered.
     Answered {
@@ -220,7 +223,7 @@ impl Conversation {
     /// [`OutOfTurn`] when it cannot happen now.
     pub fn apply(&mut self, event: Event) -> Result<Vec<Effect>, OutOfTurn> {
         match event {
-            Event::Said { text } => self.begin(text),
+            Event::Said { text, hint } => self.begin(text, hint),
             Event::Answered { completion } => self.answered(completion),
             Event::TooLong => self.too_long(),
             Event::ModelFailed { reason, said } => {
@@ -235,11 +238,14 @@ impl Conversation {
         }
     }
 
-    fn begin(&mut self, text: String) -> Result<Vec<Effect>, OutOfTurn> {
+    fn begin(&mut self, text: String, hint: Option<String>) -> Result<Vec<Effect>, OutOfTurn> {
         if self.turn.is_some() {
             return Err(OutOfTurn::Busy);
         }
         self.history.begin_turn(text);
+        if let Some(text) = hint {
+            self.history.push(Message::User { text });
+        }
         self.turn = Some(Turn {
             rounds: 0,
             timeout_rounds: 0,

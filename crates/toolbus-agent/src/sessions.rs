@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use toolbus_models::message::Message;
 use toolbus_policy::principal_text;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{LazyStore, Lease, Migration, Migrations};
@@ -160,6 +159,19 @@ impl Sessions {
 
     /// The session as its events make it, and how many they are.
     async fn read(&self, owner: &str, session: &SessionId) -> Result<(Conversation, i64), Error> {
+        let mut conversation = Conversation::new(self.limits);
+        let mut events = 0;
+        for (number, event) in self.events(owner, session).await? {
+            conversation.apply(event).map_err(|error| {
+                let problem = format!("comes out of turn: {error}");
+                Error::Damaged { session: session.clone(), number, problem }
+            })?;
+            events = number;
+        }
+        Ok((conversation, events))
+    }
+
+    async fn events(&self, owner: &str, session: &SessionId) -> Result<Vec<(i64, Event)>, Error> {
         let rows = sqlx::query(
             "SELECT number, event FROM agent_events WHERE owner = $1 AND session = $2
              ORDER BY number",
@@ -170,33 +182,27 @@ impl Sessions {
         .await
         .map_err(toolbus_store::Error::from)?;
 
-        let mut conversation = Conversation::new(self.limits);
-        let mut events = 0;
-        for row in &rows {
-            let (number, text): (i64, String) = (
-                row.try_get("number").map_err(toolbus_store::Error::from)?,
-                row.try_get("event").map_err(toolbus_store::Error::from)?,
-            );
-            let damaged =
-                |problem: String| Error::Damaged { session: session.clone(), number, problem };
-            let event: Event = serde_json::from_str(&text)
-                .map_err(|error| damaged(format!("is no event: {error}")))?;
-            conversation
-                .apply(event)
-                .map_err(|error| damaged(format!("comes out of turn: {error}")))?;
-            events = number;
-        }
-        Ok((conversation, events))
+        let event = |row: &sqlx::any::AnyRow| {
+            let number = row.try_get("number").map_err(toolbus_store::Error::from)?;
+            let text: String = row.try_get("event").map_err(toolbus_store::Error::from)?;
+            let event = serde_json::from_str(&text).map_err(|error| {
+                let problem = format!("is no event: {error}");
+                Error::Damaged { session: session.clone(), number, problem }
+            })?;
+            Ok((number, event))
+        };
+        rows.iter().map(event).collect()
     }
 
-    /// What was said in the session of a scope, whoever has it open.
+    /// All that happened in the session of a scope, whoever has it open, also what the model no
+    /// longer reads.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn messages(&self, scope: &Scope) -> Result<Vec<std::sync::Arc<Message>>, Error> {
+    pub async fn transcript(&self, scope: &Scope) -> Result<Vec<Event>, Error> {
         let session = scope.session.clone().ok_or(Error::NoSession)?;
-        let (conversation, _) = self.read(&owner_of(scope), &session).await?;
-        Ok(conversation.messages().to_vec())
+        let events = self.events(&owner_of(scope), &session).await?;
+        Ok(events.into_iter().map(|(_, event)| event).collect())
     }
 
     /// The sessions of a principal with an agent, the last used first.
@@ -240,7 +246,7 @@ impl OpenSession {
     /// session has to be opened again.
     pub async fn record(&mut self, event: Event) -> Result<Vec<Effect>, Error> {
         let title = match &event {
-            Event::Said { text } => Some(title_of(text)),
+            Event::Said { text, .. } => Some(title_of(text)),
             _ => None,
         };
         let text = serde_json::to_string(&event).unwrap_or_default();

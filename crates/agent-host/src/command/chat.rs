@@ -170,9 +170,9 @@ impl Conversation<'_> {
     }
 
     async fn tell_history(&self) {
-        match self.agent.sessions().messages(&self.scope).await {
-            Ok(messages) => {
-                for line in super::sessions::lines_of(&messages) {
+        match self.agent.sessions().transcript(&self.scope).await {
+            Ok(events) => {
+                for line in super::sessions::lines_of(&events) {
                     tell(&line);
                 }
             }

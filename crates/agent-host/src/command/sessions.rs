@@ -1,11 +1,10 @@
 //! `sessions`: what was said.
 
 use std::io::Write as _;
-use std::sync::Arc;
 
 use serde_json::json;
-use toolbus_agent::Sessions;
-use toolbus_models::message::{AssistantPart, Message};
+use toolbus_agent::{Event, Sessions};
+use toolbus_models::message::AssistantPart;
 use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::name::AgentName;
@@ -60,21 +59,18 @@ async fn show(
     scope: &Scope,
     as_json: bool,
 ) -> Result<Vec<String>, toolbus_agent::sessions::Error> {
-    let messages = sessions.messages(scope).await?;
-    if as_json {
-        return Ok(vec![json!(messages.iter().map(|one| &**one).collect::<Vec<_>>()).to_string()]);
-    }
-    Ok(lines_of(&messages))
+    let events = sessions.transcript(scope).await?;
+    Ok(if as_json { vec![json!(events).to_string()] } else { lines_of(&events) })
 }
 
-/// What was said, as a person reads it.
-pub(super) fn lines_of(messages: &[Arc<Message>]) -> Vec<String> {
+/// What happened, as a person reads it.
+pub(super) fn lines_of(events: &[Event]) -> Vec<String> {
     let mut lines = Vec::new();
-    for message in messages {
-        match &**message {
-            Message::User { text } => lines.push(format!("> {text}")),
-            Message::Assistant(answer) => {
-                for part in &answer.parts {
+    for event in events {
+        match event {
+            Event::Said { text, .. } => lines.push(format!("> {text}")),
+            Event::Answered { completion } => {
+                for part in &completion.message.parts {
                     match part {
                         AssistantPart::Text { text } => lines.push(text.trim_end().to_owned()),
                         AssistantPart::Call(call) => {
@@ -84,10 +80,12 @@ pub(super) fn lines_of(messages: &[Arc<Message>]) -> Vec<String> {
                     }
                 }
             }
-            Message::Results { results } => {
-                let firsts = results.iter().map(|result| result.text.lines().next());
-                lines.extend(firsts.map(|line| format!("  = {}", line.unwrap_or_default())));
+            Event::CallEnded { result, .. } => {
+                lines.push(format!("  = {}", result.text.lines().next().unwrap_or_default()));
             }
+            Event::ModelFailed { reason, .. } => lines.push(format!("[{reason}]")),
+            Event::TooLong => lines.push("[made shorter for the model]".to_owned()),
+            Event::Cancelled => lines.push("[cancelled]".to_owned()),
         }
     }
     lines

@@ -75,12 +75,12 @@ async fn sessions_are_listed_and_nobody_elses() {
         let listed: Vec<_> =
             listed.iter().map(|one| (one.session.as_str(), one.title.as_str())).collect();
         assert_eq!(listed, [("session/a", "first thing"), ("session/b", "second")]);
-        assert_eq!(sessions.messages(&scope("session/b")).await.unwrap().len(), 2);
+        assert_eq!(sessions.transcript(&scope("session/b")).await.unwrap().len(), 2);
 
         let principal = toolbus_tools::Principal::claimed("other");
         let other = Scope { principal, ..(*scope("session/a")).clone() };
         assert_eq!(sessions.list(&other, 10).await.unwrap(), []);
-        assert_eq!(sessions.messages(&other).await.unwrap().len(), 0);
+        assert_eq!(sessions.transcript(&other).await.unwrap().len(), 0);
     }
 }
 
