@@ -217,12 +217,14 @@ impl<'a> AnthropicStream<'a> {
                 }
                 self.answer.end_call(part);
             }
+
             BlockKind::Hosted { part, input } => {
                 let input = read_json(&input).ok().filter(Value::is_object);
                 if let (Some(block), Some(input)) = (self.answer.opaque_mut(part), input) {
                     block["input"] = input;
                 }
             }
+
             BlockKind::Thinking(part) => {
                 // It was cut off, and the API refuses thoughts that it has not signed.
                 let value = self.answer.opaque_mut(part);
