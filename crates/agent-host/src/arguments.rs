@@ -50,15 +50,15 @@ pub enum Command {
     Invoke(Invoke),
     /// Talk with the agent
     ///
-    /// Ctrl-C ends the turn that is under way, and Ctrl-D the chat. A line that begins with `/` is a
-    /// command; /help lists them.
+    /// Ctrl-C ends the turn that is under way, and Ctrl-D the chat. A line that begins with / is
+    /// a command; /help lists them.
     Chat(Chat),
     /// Say something to the agent, and print its answer
     ///
     /// The agent is a model (section models of the settings) that calls the tools that there are.
     /// What it says goes to standard output while it says it, and what it does to standard error,
-    /// where that is a terminal. Exit code: 0 when it answered; 1 when it could not, with the reason
-    /// on standard error; 2 when it is asked wrongly, or there is no model.
+    /// where that is a terminal. Exit code: 0 when it answered; 1 when it could not, with the
+    /// reason on standard error; 2 when it is asked wrongly, or there is no model.
     Ask(Ask),
     /// List the agent's sessions, and show what was said in one
     Sessions(SessionsOptions),

@@ -127,6 +127,7 @@ impl toolbus_config::Settings for Settings {
         self.models.check("models", mistakes);
         self.agent.check("agent", mistakes);
         self.vault.check(mistakes);
+
         match state::location(self) {
             Err(error) => mistakes.add("store", error.to_string()),
             Ok(None) if self.vault.key().is_some() => {

@@ -90,6 +90,7 @@ impl KeptState {
         policy: &LivePolicy,
     ) -> Option<Self> {
         let store = store(settings)?;
+
         // Each process is a host of its own: one that takes over from a dead one of its name must
         // not be taken for that.
         let approvals =

@@ -47,6 +47,7 @@ impl TurnPrinter {
             TurnEvent::Model(ModelEvent::FellBack { model, reason }) => {
                 self.tell(&format!("{reason}; asking {model}"));
             }
+
             TurnEvent::CallBegun { tool, arguments, .. } => {
                 self.tell(&format!("{tool} {arguments}"));
             }

@@ -264,6 +264,7 @@ impl<'a> Turn<'a> {
                 tool: call.name.clone(),
                 arguments: arguments.clone(),
             });
+
             let began = Instant::now();
             let outcome = match ToolName::parse(&call.name) {
                 Ok(tool) => {
@@ -294,6 +295,7 @@ impl<'a> Turn<'a> {
                 });
                 Event::CallEnded { result, timed_out }
             }
+
             Done::Answered(Ok(completion)) => {
                 self.count(completion.usage);
                 Event::Answered { completion }

@@ -199,6 +199,7 @@ impl Conversation<'_> {
             asker: terminal.asker(),
             on_event: &|event| printer.print(&event),
         };
+
         let agent = self.agent.clone();
         let turn = async {
             match text {
@@ -213,6 +214,7 @@ impl Conversation<'_> {
                 _ = self.interrupts.recv() => scope.cancelled.cancel(),
             }
         };
+
         terminal.stop().await;
         match report {
             Ok(Some(report)) => {

@@ -80,6 +80,7 @@ pub(super) fn lines_of(events: &[Event]) -> Vec<String> {
                     }
                 }
             }
+
             Event::CallEnded { result, .. } => {
                 lines.push(format!("  = {}", result.text.lines().next().unwrap_or_default()));
             }
