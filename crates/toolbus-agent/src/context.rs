@@ -12,11 +12,19 @@ use toolbus_tools::{Invoker, Scope};
 /// Builds requests of a model.
 pub struct ContextBuilder {
     system: Arc<str>,
-    /// The last list of tools, which is lowered once for each API: by the revision of the registry
-    /// and by what the scope may see.
-    tools: Mutex<Option<(u64, Vec<String>, Arc<ToolList>)>>,
+    /// The last list of tools, which is lowered once for each API.
+    tools: Mutex<Option<KeptTools>>,
     /// What a turn's hint is searched in.
     services: KnownServices,
+}
+
+/// A list of tools, and what it was made from.
+struct KeptTools {
+    /// The revision of the registry.
+    revision: u64,
+    /// What the scope may see.
+    names: Vec<String>,
+    list: Arc<ToolList>,
 }
 
 impl ContextBuilder {
@@ -63,14 +71,16 @@ impl ContextBuilder {
         let seen: Vec<Arc<ToolEntry>> = snapshot.seen_by(&scope.view).cloned().collect();
         let names: Vec<String> = seen.iter().map(|entry| entry.tool.name.clone()).collect();
         let mut kept = self.tools.lock();
-        if let Some((revision, known, list)) = &*kept
-            && *revision == snapshot.revision()
-            && *known == names
+        if let Some(kept) = &*kept
+            && kept.revision == snapshot.revision()
+            && kept.names == names
         {
-            return Arc::clone(list);
+            return Arc::clone(&kept.list);
         }
+
         let list = Arc::new(ToolList::new(seen));
-        *kept = Some((snapshot.revision(), names, Arc::clone(&list)));
+        let revision = snapshot.revision();
+        *kept = Some(KeptTools { revision, names, list: Arc::clone(&list) });
         list
     }
 }

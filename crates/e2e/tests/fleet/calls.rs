@@ -169,6 +169,43 @@ async fn an_outcome_as_json_has_one_shape() {
     check(outcome, "execute_python_script", 1, expected);
 }
 
+/// The tools of an agent beside a bridge.
+const TOOLS: [&str; 33] = [
+    "list_tool_guides",
+    "get_tool_guide",
+    "execute_python_script",
+    "tool_search",
+    "save_to_working_memory",
+    "get_from_working_memory",
+    "delete_from_working_memory",
+    "list_working_memory",
+    "search_working_memory",
+    "save_memory",
+    "search_memory",
+    "delete_memory",
+    "list_categories",
+    "add_rule",
+    "remove_rule",
+    "list_rules",
+    "set_timezone",
+    "save_skill",
+    "get_skill",
+    "list_skills",
+    "delete_skill",
+    "artifact_head",
+    "artifact_slice",
+    "artifact_grep",
+    "artifact_jq",
+    "artifact_sql",
+    "search_known_services",
+    "tool_chain",
+    "mcp_list_services",
+    "mcp_get_service_details",
+    "mcp_invoke_tool",
+    "mcp_register_server",
+    "mcp_unregister_server",
+];
+
 #[tokio::test]
 async fn tools_lists_what_is_there() {
     let Some(vhost) = rabbit::vhost().await else { return };
@@ -180,7 +217,10 @@ async fn tools_lists_what_is_there() {
     };
 
     let without = tools(&[]).await;
-    assert!(without.contains("execute_python_script  Runs a Python script"), "{without}");
+    let is_listed = |line: &str| {
+        line.starts_with("execute_python_script ") && line.contains(" Runs a Python script")
+    };
+    assert!(without.lines().any(is_listed), "{without}");
     assert!(!without.contains("mcp_"), "there is no bridge: {without}");
 
     let servers = Servers::with(&[]);
@@ -198,24 +238,7 @@ async fn tools_lists_what_is_there() {
     assert_eq!(json["mcpServers"][0]["serverName"], "marks");
     let names: Vec<_> =
         json["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
-    let expected = [
-        "list_tool_guides",
-        "get_tool_guide",
-        "execute_python_script",
-        "tool_search",
-        "artifact_head",
-        "artifact_slice",
-        "artifact_grep",
-        "artifact_jq",
-        "artifact_sql",
-        "tool_chain",
-        "mcp_list_services",
-        "mcp_get_service_details",
-        "mcp_invoke_tool",
-        "mcp_register_server",
-        "mcp_unregister_server",
-    ];
-    assert_eq!(names, expected);
+    assert_eq!(names, TOOLS);
     let listed = &json["tools"][2]["parameters"]["required"];
     assert_eq!(*listed, json!(["script"]));
 
