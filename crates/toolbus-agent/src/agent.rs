@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Asker;
 use toolbus_models::completion::TokenUsage;
@@ -198,7 +198,8 @@ impl<'a> Turn<'a> {
 
     async fn run(&mut self, effects: Vec<Effect>) -> Result<TurnReport, Error> {
         let mut working: FuturesUnordered<BoxFuture<'a, Done>> = FuturesUnordered::new();
-        let mut renewing = interval(LEASE_RENEW_INTERVAL);
+        let first = Instant::now() + LEASE_RENEW_INTERVAL;
+        let mut renewing = interval_at(first.into(), LEASE_RENEW_INTERVAL);
         renewing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stop = self.context.scope.cancelled.child_token();
         let mut effects = effects;
@@ -255,7 +256,7 @@ impl<'a> Turn<'a> {
     /// Makes a call.
     fn call(&self, call: ModelCall, stop: &CancellationToken) -> BoxFuture<'a, Done> {
         let (deps, context) = (self.deps, self.context);
-        let id = self.session.call_id(self.session.events(), &call.id);
+        let id = self.session.call_id(&call.id);
         let stop = stop.clone();
         async move {
             let arguments = call.arguments.value().cloned().unwrap_or_default();

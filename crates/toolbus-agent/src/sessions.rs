@@ -109,7 +109,25 @@ pub struct OpenSession {
     session: SessionId,
     lease: Lease,
     conversation: Conversation,
-    events: i64,
+    written: Written,
+}
+
+/// What is written down of a session.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    /// The number of the last event.
+    last: i64,
+    /// The number of the last answer, whose calls are those that are under way.
+    answer: i64,
+}
+
+impl Written {
+    fn add(&mut self, number: i64, event: &Event) {
+        self.last = number;
+        if matches!(event, Event::Answered { .. }) {
+            self.answer = number;
+        }
+    }
 }
 
 impl Sessions {
@@ -130,7 +148,7 @@ impl Sessions {
         let owner = owner_of(scope);
         let lease = self.lease(&owner, &session).await?;
         let read = self.read(&owner, &session).await;
-        let (conversation, events) = match read {
+        let (conversation, written) = match read {
             Ok(read) => read,
             Err(error) => {
                 lease.release(self.store.open().await?).await?;
@@ -138,7 +156,7 @@ impl Sessions {
             }
         };
         let store = self.store.clone();
-        Ok(OpenSession { store, owner, session, lease, conversation, events })
+        Ok(OpenSession { store, owner, session, lease, conversation, written })
     }
 
     async fn lease(&self, owner: &str, session: &SessionId) -> Result<Lease, Error> {
@@ -157,18 +175,22 @@ impl Sessions {
         waited.unwrap_or_else(|_| Err(Error::Busy(session.clone())))
     }
 
-    /// The session as its events make it, and how many they are.
-    async fn read(&self, owner: &str, session: &SessionId) -> Result<(Conversation, i64), Error> {
+    /// The session as its events make it.
+    async fn read(
+        &self,
+        owner: &str,
+        session: &SessionId,
+    ) -> Result<(Conversation, Written), Error> {
         let mut conversation = Conversation::new(self.limits);
-        let mut events = 0;
+        let mut written = Written::default();
         for (number, event) in self.events(owner, session).await? {
+            written.add(number, &event);
             conversation.apply(event).map_err(|error| {
                 let problem = format!("comes out of turn: {error}");
                 Error::Damaged { session: session.clone(), number, problem }
             })?;
-            events = number;
         }
-        Ok((conversation, events))
+        Ok((conversation, written))
     }
 
     async fn events(&self, owner: &str, session: &SessionId) -> Result<Vec<(i64, Event)>, Error> {
@@ -250,11 +272,13 @@ impl OpenSession {
             _ => None,
         };
         let text = serde_json::to_string(&event).unwrap_or_default();
+        let mut written = self.written;
+        written.add(written.last + 1, &event);
         let effects = self.conversation.apply(event)?;
+        self.written = written;
 
-        self.events += 1;
         let (owner, session) = (self.owner.clone(), self.session.to_string());
-        let (number, lease) = (self.events, self.lease.clone());
+        let (number, lease) = (written.last, self.lease.clone());
         let store = self.store.open().await?;
         store
             .write(move |transaction| {
@@ -291,17 +315,12 @@ impl OpenSession {
         Ok(effects)
     }
 
-    /// The id of a call of the answer that was recorded last: the same whenever the session is read
-    /// back, so that a worker that has made it knows it again.
-    pub(crate) fn call_id(&self, round: i64, id: &str) -> CallId {
-        let name = format!("{}\n{}\n{round}\n{id}", self.owner, self.session);
+    /// The id of a call of the last answer: the same whenever the session is read back, so that a
+    /// worker that has made it knows it again.
+    pub(crate) fn call_id(&self, call: &str) -> CallId {
+        let name = format!("{}\n{}\n{}\n{call}", self.owner, self.session, self.written.answer);
         let digest = sha256_hex(&name);
         CallId::parse(&digest[..32]).unwrap_or_else(|_| CallId::random())
-    }
-
-    /// How many answers and other events there were.
-    pub(crate) fn events(&self) -> i64 {
-        self.events
     }
 
     /// Says that this process still has the session.

@@ -53,6 +53,10 @@ async fn interrupt(bench: Bench) {
     assert!(lost["result"]["text"].as_str().unwrap().contains("nobody knows"), "{lost}");
     let session = scope("session/a");
 
+    // What is made again has the id that it had, by which a worker knows it.
+    let ids = bench.ids.lock().clone();
+    assert_eq!((ids.len(), &ids[0]), (2, &ids[1]), "{ids:?}");
+
     // One whose calls have all ended goes on with the model.
     let last = next.again();
     last.script.add([Answer::Says("done")]);

@@ -105,6 +105,8 @@ pub(crate) struct Bench {
     pub(crate) written: Arc<Mutex<Vec<Value>>>,
     /// How often the tool `look` was called.
     pub(crate) looked: Arc<Mutex<usize>>,
+    /// The ids of the calls of the tool `never`.
+    pub(crate) ids: Arc<Mutex<Vec<String>>>,
     place: Arc<StatePlace>,
 }
 
@@ -122,21 +124,22 @@ impl Bench {
     /// Another process with the same store, in the place of one that was killed.
     pub(crate) fn again(&self) -> Self {
         let (written, looked) = (Arc::clone(&self.written), Arc::clone(&self.looked));
-        Self::at(Arc::clone(&self.place), Invocations { written, looked })
+        let ids = Arc::clone(&self.ids);
+        Self::at(Arc::clone(&self.place), Invocations { written, looked, ids })
     }
 
     fn at(place: Arc<StatePlace>, invocations: Invocations) -> Self {
         let location: Location = place.location.parse().expect("a location");
         let store = LazyStore::new(location, &[toolbus_agent::MIGRATIONS]);
         let script = Arc::new(Script::default());
-        let Invocations { written, looked } = invocations;
         let agent = Agent::new(AgentDeps {
-            invoker: Invoker::new(Arc::new(registry(&written, &looked))),
+            invoker: Invoker::new(Arc::new(registry(&invocations))),
             model: Arc::clone(&script) as Arc<dyn Model>,
             sessions: Sessions::new(store.clone(), TurnLimits::default(), "bench"),
             context: ContextBuilder::new("You are a test."),
         });
-        Self { agent, script, store, written, looked, place }
+        let Invocations { written, looked, ids } = invocations;
+        Self { agent, script, store, written, looked, ids, place }
     }
 
     /// Says something in this session.
@@ -162,21 +165,22 @@ impl Bench {
 struct Invocations {
     written: Arc<Mutex<Vec<Value>>>,
     looked: Arc<Mutex<usize>>,
+    ids: Arc<Mutex<Vec<String>>>,
 }
 
-fn registry(written: &Arc<Mutex<Vec<Value>>>, looked: &Arc<Mutex<usize>>) -> Registry {
+fn registry(invocations: &Invocations) -> Registry {
     let registry = Registry::new();
     let any = || json!({"type": "object"});
     let tool = |name: &str| Tool::new(name, "A tool.", "test").with_parameters(any());
 
-    let written = Arc::clone(written);
+    let written = Arc::clone(&invocations.written);
     let write = move |call: Invocation| {
         written.lock().push(Value::Object(call.arguments));
         std::future::ready(Ok(Output::text("written")))
     };
     registry.register(tool("write"), write).expect("a tool");
 
-    let looked = Arc::clone(looked);
+    let looked = Arc::clone(&invocations.looked);
     let look = move |_: Invocation| {
         let mut looked = looked.lock();
         *looked += 1;
@@ -193,7 +197,11 @@ fn registry(written: &Arc<Mutex<Vec<Value>>>, looked: &Arc<Mutex<usize>>) -> Reg
     let stuck = |_: Invocation| std::future::pending();
     let stuck_tool = tool("stuck").with_timeout(Duration::from_millis(50));
     registry.register(stuck_tool.read_only(), stuck).expect("a tool");
-    let never = |_: Invocation| std::future::pending();
+    let ids = Arc::clone(&invocations.ids);
+    let never = move |call: Invocation| {
+        ids.lock().push(call.id.to_string());
+        std::future::pending()
+    };
     registry.register(tool("never").read_only(), never).expect("a tool");
     let never_write = |_: Invocation| std::future::pending();
     registry.register(tool("never_write"), never_write).expect("a tool");
