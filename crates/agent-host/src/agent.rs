@@ -61,11 +61,15 @@ pub(crate) fn open(
         Some(folder) => read_profile(folder)?,
         None => format!("You are {}, an agent with tools.\n\n{WORK}", settings.name),
     };
+    let definitions_max = settings.agent.definitions_max.bytes();
+    let definitions_max = usize::try_from(definitions_max).unwrap_or(usize::MAX);
     Ok(Agent::new(AgentDeps {
         invoker: fleet.toolbus().invoker().clone(),
         model,
         sessions: Sessions::new(state.store().clone(), settings.agent.limits(), new_id()),
-        context: ContextBuilder::new(system).with_services(fleet.services().clone()),
+        context: ContextBuilder::new(system)
+            .with_services(fleet.services().clone())
+            .with_definitions_max(definitions_max),
     }))
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_agent::TurnLimits;
-use toolbus_config::Mistakes;
+use toolbus_config::{ByteSize, Mistakes};
 use toolbus_models::settings::Tier;
 
 /// Most rounds of calls that a turn may be allowed.
@@ -29,6 +29,9 @@ pub struct AgentSettings {
     /// characters, as UTF-16 counts them.
     #[schemars(range(min = 1_000, max = 10_000_000))]
     pub long_result_characters: usize,
+    /// How large the definitions of tools may be that a model is told of, in bytes of JSON. Tools
+    /// beyond that are left out until it has found them with `tool_search`.
+    pub definitions_max: ByteSize,
 }
 
 impl Default for AgentSettings {
@@ -38,6 +41,7 @@ impl Default for AgentSettings {
             tier: Tier::Balanced,
             rounds_max: TurnLimits::default().rounds_max,
             long_result_characters: 64_000,
+            definitions_max: ByteSize::of_bytes(64 << 10),
         }
     }
 }

@@ -2,29 +2,19 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use toolbus_models::message::Message;
-use toolbus_models::request::{ModelRequest, ToolList};
+use toolbus_models::request::ModelRequest;
 use toolbus_search::KnownServices;
-use toolbus_tools::registry::ToolEntry;
 use toolbus_tools::{Invoker, Scope};
+
+use crate::tool_lists::{DEFINITIONS_BYTES_DEFAULT, ToolLists};
 
 /// Builds requests of a model.
 pub struct ContextBuilder {
     system: Arc<str>,
-    /// The last list of tools, which is lowered once for each API.
-    tools: Mutex<Option<KeptTools>>,
+    tools: ToolLists,
     /// What a turn's hint is searched in.
     services: KnownServices,
-}
-
-/// A list of tools, and what it was made from.
-struct KeptTools {
-    /// The revision of the registry.
-    revision: u64,
-    /// What the scope may see.
-    names: Vec<String>,
-    list: Arc<ToolList>,
 }
 
 impl ContextBuilder {
@@ -32,7 +22,15 @@ impl ContextBuilder {
     #[must_use]
     pub fn new(system: impl Into<Arc<str>>) -> Self {
         let services = KnownServices::default();
-        Self { system: system.into(), tools: Mutex::new(None), services }
+        let tools = ToolLists::new(DEFINITIONS_BYTES_DEFAULT);
+        Self { system: system.into(), tools, services }
+    }
+
+    /// The same, which leaves tools out whose definitions are beyond so many bytes, until they were
+    /// found by a search.
+    #[must_use]
+    pub fn with_definitions_max(self, bytes: usize) -> Self {
+        Self { tools: ToolLists::new(bytes), ..self }
     }
 
     /// The same, which hints at these services.
@@ -56,7 +54,10 @@ impl ContextBuilder {
         messages: Vec<Arc<Message>>,
         with_tools: bool,
     ) -> ModelRequest {
-        let tools = if with_tools { self.tools(invoker, scope) } else { Arc::default() };
+        let tools = match with_tools {
+            true => self.tools.list(invoker, scope, &messages),
+            false => Arc::default(),
+        };
         ModelRequest {
             system: Arc::clone(&self.system),
             messages,
@@ -64,23 +65,5 @@ impl ContextBuilder {
             session_key: scope.session.as_ref().map(|session| session.as_str().into()),
             ..ModelRequest::default()
         }
-    }
-
-    fn tools(&self, invoker: &Invoker, scope: &Scope) -> Arc<ToolList> {
-        let snapshot = invoker.registry().snapshot();
-        let seen: Vec<Arc<ToolEntry>> = snapshot.seen_by(&scope.view).cloned().collect();
-        let names: Vec<String> = seen.iter().map(|entry| entry.tool.name.clone()).collect();
-        let mut kept = self.tools.lock();
-        if let Some(kept) = &*kept
-            && kept.revision == snapshot.revision()
-            && kept.names == names
-        {
-            return Arc::clone(&kept.list);
-        }
-
-        let list = Arc::new(ToolList::new(seen));
-        let revision = snapshot.revision();
-        *kept = Some(KeptTools { revision, names, list: Arc::clone(&list) });
-        list
     }
 }

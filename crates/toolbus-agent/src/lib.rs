@@ -11,6 +11,7 @@ pub mod conversation;
 pub mod sessions;
 
 mod history;
+mod tool_lists;
 
 pub use agent::{Agent, AgentDeps, TurnContext, TurnEvent, TurnReport};
 pub use context::ContextBuilder;

@@ -207,6 +207,13 @@ impl ToolEntry {
         })
     }
 
+    /// The same tool, which models are told of once they have found it.
+    #[must_use]
+    pub fn deferred(&self) -> Self {
+        let tool = Tool { defer: true, ..(*self.tool).clone() };
+        Self { tool: Arc::new(tool), ..self.clone() }
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.names[0]

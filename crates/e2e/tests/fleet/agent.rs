@@ -127,6 +127,40 @@ async fn what_keeps_the_agent_from_answering_is_told() {
     assert!(none.stderr.contains("there is no model"), "{none:?}");
 }
 
+/// Definitions that do not fit are found by a search, and a result that is too long comes in parts.
+#[tokio::test]
+async fn tools_are_found_and_long_results_are_split() {
+    let long = "print('# One\\n' + 'a' * 60_000 + '\\n# Two\\n' + 'b' * 60_000)";
+    let server = Server::start([
+        answer("", &[("tool_search", json!({"query": "save_skill"}))]),
+        answer("", &[script(long), ("list_skills", json!({}))]),
+        answer("Done.", &[]),
+    ])
+    .await;
+    let folder = settings(&server);
+    let asked = launch(folder.path(), &["ask", "Look"])
+        .env("TOOLBUS_AGENT__DEFINITIONS_MAX", "3KiB")
+        .run(LIMIT)
+        .await
+        .unwrap();
+    assert_eq!(asked.stdout, "Done.\n", "{asked:?}");
+
+    let offered = |at: usize| -> Vec<String> {
+        let tools = server.asked()[at].body["tools"].as_array().unwrap().clone();
+        tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let (before, after) = (offered(0), offered(1));
+    assert!(before.len() < 10 && !before.contains(&"save_skill".to_owned()), "{before:?}");
+    assert!(after.starts_with(&before) && after.contains(&"save_skill".to_owned()), "{after:?}");
+
+    let results = results(&server);
+    let index = &results[results.len() - 2];
+    assert!(index.contains("has been split into 2 chunk(s)"), "{index}");
+    assert!(index.contains("| 0 | One | `session/") && index.contains("art_"), "{index}");
+    assert!(index.len() < 2_000, "{index}");
+    assert!(results.last().unwrap().contains("No skills saved yet"), "{results:?}");
+}
+
 /// Killed and resumed: the call that had ended is not made again, in a fleet over a broker.
 #[tokio::test]
 async fn a_turn_goes_on_after_its_process_was_killed() {
