@@ -61,6 +61,7 @@ pub(crate) fn open(
         Some(folder) => read_profile(folder)?,
         None => format!("You are {}, an agent with tools.\n\n{WORK}", settings.name),
     };
+
     let definitions_max = settings.agent.definitions_max.bytes();
     let definitions_max = usize::try_from(definitions_max).unwrap_or(usize::MAX);
     Ok(Agent::new(AgentDeps {
