@@ -1,17 +1,20 @@
 //! The section `agent` of the settings.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_agent::TurnLimits;
 use toolbus_config::{ByteSize, Mistakes};
-use toolbus_models::settings::Tier;
+use toolbus_models::settings::{ModelSettings, Tier};
 
 /// Most rounds of calls that a turn may be allowed.
 const ROUNDS_MAX: u32 = 100;
-/// Most characters that the threshold of long results may be.
-const LONG_RESULT_CHARACTERS_MAX: usize = 10_000_000;
+/// How long a result may be that is given whole.
+const LONG_RESULT_CHARACTERS: RangeInclusive<usize> = 1_000..=10_000_000;
+const LONG_RESULT_IS: &str = "it is 1,000 to 10,000,000";
 
 /// The agent: a model that calls tools until it has an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +32,8 @@ pub struct AgentSettings {
     /// characters, as UTF-16 counts them.
     #[schemars(range(min = 1_000, max = 10_000_000))]
     pub long_result_characters: usize,
+    /// The same for models whose names begin so, such as `deepseek/`; the longest beginning holds.
+    pub long_result_characters_by_model: BTreeMap<String, usize>,
     /// How large the definitions of tools may be that a model is told of, in bytes of JSON. Tools
     /// beyond that are left out until it has found them with `tool_search`.
     pub definitions_max: ByteSize,
@@ -41,6 +46,7 @@ impl Default for AgentSettings {
             tier: Tier::Balanced,
             rounds_max: TurnLimits::default().rounds_max,
             long_result_characters: 64_000,
+            long_result_characters_by_model: BTreeMap::new(),
             definitions_max: ByteSize::of_bytes(64 << 10),
         }
     }
@@ -52,13 +58,37 @@ impl AgentSettings {
         TurnLimits { rounds_max: self.rounds_max, ..TurnLimits::default() }
     }
 
+    /// The longest result that is given whole, in UTF-16 code units: what the smallest of the
+    /// models takes that may answer.
+    pub(crate) fn long_result_units(&self, models: &ModelSettings) -> usize {
+        let names = models.endpoints_of(self.tier).into_iter();
+        let models = names.filter_map(|name| models.endpoints.get(name));
+        let units = models.map(|endpoint| {
+            let begins = |(prefix, _): &(&String, &usize)| endpoint.model.starts_with(*prefix);
+            let by_model = self.long_result_characters_by_model.iter().filter(begins);
+            let longest = by_model.max_by_key(|(prefix, _)| prefix.len());
+            longest.map_or(self.long_result_characters, |(_, units)| *units)
+        });
+        units.min().unwrap_or(self.long_result_characters)
+    }
+
     /// Adds what is wrong with them, under the key that they have.
     pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
         if !(1..=ROUNDS_MAX).contains(&self.rounds_max) {
             mistakes.add(&format!("{key}.rounds_max"), "it is 1 to 100");
         }
-        if !(1_000..=LONG_RESULT_CHARACTERS_MAX).contains(&self.long_result_characters) {
-            mistakes.add(&format!("{key}.long_result_characters"), "it is 1,000 to 10,000,000");
+        let is_possible = |characters: &usize| LONG_RESULT_CHARACTERS.contains(characters);
+        if !is_possible(&self.long_result_characters) {
+            mistakes.add(&format!("{key}.long_result_characters"), LONG_RESULT_IS);
+        }
+        for (prefix, characters) in &self.long_result_characters_by_model {
+            if !is_possible(characters) {
+                let key = format!("{key}.long_result_characters_by_model.{prefix}");
+                mistakes.add(&key, LONG_RESULT_IS);
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,8 +208,8 @@ fn keep_memory(
     state: &KeptState,
     artifacts: Option<Artifacts>,
 ) -> ToolbusBuilder {
-    let characters = settings.agent.long_result_characters;
-    let threshold = ResultThreshold::by(move |_| characters);
+    let units = settings.agent.long_result_units(&settings.models);
+    let threshold = ResultThreshold::by(move |_| units);
     let mut protect = ProtectResults::new(state.memory.clone(), threshold.clone());
     if let Some(artifacts) = artifacts {
         protect = protect.with_artifacts(artifacts);
