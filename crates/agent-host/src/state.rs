@@ -156,7 +156,7 @@ impl KeptState {
         let of_audit = self.audit.as_ref().map(|_| "audit log");
         let of_artifacts = self.artifacts.as_ref().map(|_| "artifacts");
         let others = [of_vault, of_audit, of_artifacts].into_iter().flatten();
-        ["approvals"].into_iter().chain(others).collect()
+        ["approvals", "sessions", "memory"].into_iter().chain(others).collect()
     }
 
     /// Ends what works with it, and closes it.
