@@ -15,6 +15,8 @@ mod sessions;
 mod tools;
 mod vault;
 
+use std::fmt::Display;
+use std::io::Write as _;
 use std::time::Duration;
 
 use toolbus_runtime::service::{BoxError, Context, Exit};
@@ -65,6 +67,12 @@ pub(crate) async fn run(
         Command::Vault(options) => vault::run(options, &settings, &context).await,
         Command::Demo => demo::run(settings, &context).await,
     }
+}
+
+/// The exit of a command that is written wrongly, which says how.
+fn misuse(what: impl Display) -> Exit {
+    let _ = writeln!(std::io::stderr(), "error: {what}");
+    Exit::MISUSE
 }
 
 /// The settings, without the `mcp.json` of a folder that is not trusted.

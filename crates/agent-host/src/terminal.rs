@@ -109,6 +109,11 @@ impl StatusLine {
         self.0.lock().is_taken = false;
     }
 
+    /// Whether text of who took it is on the line.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.lock().is_taken
+    }
+
     fn draw(&self, text: &str) {
         let mut state = self.0.lock();
         if !state.is_taken {

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use toolbus_agent::{TurnEnd, TurnEvent};
 use toolbus_models::model::ModelEvent;
 use toolbus_runtime::service::Exit;
@@ -16,16 +15,14 @@ use crate::terminal_text;
 pub(crate) struct TurnPrinter {
     is_json: bool,
     shows_calls: bool,
-    /// Whether the line that is written is at its beginning.
-    at_start: Mutex<bool>,
-    /// The line of progress beside it.
+    /// The line of progress, which is taken while what the model says is on it.
     status: Arc<StatusLine>,
 }
 
 impl TurnPrinter {
     pub(crate) fn new(is_json: bool, status: Arc<StatusLine>) -> Self {
         let shows_calls = !is_json && std::io::stderr().is_terminal();
-        Self { is_json, shows_calls, at_start: Mutex::new(true), status }
+        Self { is_json, shows_calls, status }
     }
 
     pub(crate) fn print(&self, event: &TurnEvent) {
@@ -35,9 +32,7 @@ impl TurnPrinter {
                 let mut stdout = std::io::stdout();
                 let _ = write!(stdout, "{}", terminal_text::for_stream(delta, &stdout));
                 let _ = stdout.flush();
-                let is_at_start = delta.ends_with('\n');
-                *self.at_start.lock() = is_at_start;
-                if is_at_start {
+                if delta.ends_with('\n') {
                     self.status.give_back();
                 }
             }
@@ -64,18 +59,18 @@ impl TurnPrinter {
         if !self.shows_calls {
             return;
         }
-        self.status.take();
+
         self.end_line();
+        self.status.take();
         let line = terminal_text::clean(line);
         let _ = writeln!(std::io::stderr(), "  {}", shortened(&line, columns().saturating_sub(3)));
         self.status.give_back();
     }
 
     fn end_line(&self) {
-        let mut at_start = self.at_start.lock();
-        if !*at_start {
+        if self.status.is_taken() {
             let _ = writeln!(std::io::stdout());
-            *at_start = true;
+            self.status.give_back();
         }
     }
 

@@ -30,7 +30,7 @@ pub use artifact_store::{Artifact, Artifacts, LIST_MAX};
 pub use config::ArtifactConfig;
 pub use error::Error;
 pub use media::{file_ending, media_type_of};
-pub use offload::OffloadOutput;
+pub use offload::{OffloadOutput, describe};
 pub use owner::ArtifactOwner;
 pub use place::{Place, PlaceError};
 pub use resolve::ResolveReferences;

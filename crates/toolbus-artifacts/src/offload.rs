@@ -242,8 +242,9 @@ fn new_artifact(media_type: &str, of: ShapeContext<'_>) -> NewArtifact {
     NewArtifact::of(of.scope, media_type, of.tool, of.call.as_str())
 }
 
-/// What a model reads of an artifact.
-fn describe(artifact: &ArtifactInfo) -> String {
+/// What a model reads of an artifact, in the place of what it holds.
+#[must_use]
+pub fn describe(artifact: &ArtifactInfo) -> String {
     format!(
         "[{}; the tools artifact_* read parts of it, and as an argument it is the whole]",
         describe_shortly(artifact)

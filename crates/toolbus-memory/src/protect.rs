@@ -4,7 +4,7 @@
 //! Where it cannot be kept, the model gets its beginning and is told what is missing, and why.
 
 use futures_util::future::BoxFuture;
-use toolbus_artifacts::{Artifacts, NewArtifact};
+use toolbus_artifacts::{Artifacts, NewArtifact, describe};
 use toolbus_tools::call::Output;
 use toolbus_tools::invoker::{Shape, ShapeContext};
 use toolbus_tools::{ArtifactInfo, Door};
@@ -251,16 +251,6 @@ impl Kept {
         }
         index
     }
-}
-
-/// What a model reads of an artifact.
-fn describe(artifact: &ArtifactInfo) -> String {
-    let ArtifactInfo { reference, media_type, bytes } = artifact;
-    format!(
-        "[{bytes} bytes of {media_type}: {}; the tools artifact_* read parts of it, and as an \
-         argument it is the whole]",
-        reference.to_value()
-    )
 }
 
 #[cfg(test)]

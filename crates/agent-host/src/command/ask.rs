@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolbus_agent::TurnContext;
 use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_tools::Scope;
 use toolbus_tools::id::SessionId;
-use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::envelope::new_id;
 
+use super::misuse;
 use super::one_shot::OneShot;
 use crate::agent;
 use crate::arguments::Ask;
@@ -31,7 +32,7 @@ pub(super) async fn run(
     };
     let text = match text {
         Ok(text) => text,
-        Err(what) => return Ok(misuse(&what)),
+        Err(what) => return Ok(misuse(what)),
     };
 
     let one_shot = OneShot::start(settings, context).await?;
@@ -39,34 +40,23 @@ pub(super) async fn run(
         Ok(agent) => agent,
         Err(error) => {
             one_shot.stop().await;
-            return Ok(misuse(&toolbus_config::on_one_line(&error)));
+            return Ok(misuse(toolbus_config::on_one_line(&error)));
         }
     };
     // Its tools are those that there are now, and servers take a moment.
     one_shot.wait_for_servers().await;
 
     let session = options.session.clone().unwrap_or_else(new_session);
-    let name = one_shot.toolbus().name().clone();
-    let scope =
-        Scope::new(Door::Turn, Principal::local(), name).with_session(Some(session.clone()));
-    let scope = Arc::new(one_shot.toolbus().invoker().begin_run(scope));
+    let scope = Scope { cancelled: stop.clone(), ..one_shot.turn_scope(&session) };
     let terminal = Terminal::start("agent");
     let printer = TurnPrinter::new(options.json, terminal.line());
     let turn = TurnContext {
-        scope: Arc::clone(&scope),
+        scope: Arc::new(scope),
         asker: terminal.asker(),
         on_event: &|event| printer.print(&event),
     };
 
-    let cancelling = async {
-        stop.cancelled().await;
-        scope.cancelled.cancel();
-        std::future::pending::<()>().await
-    };
-    let report = tokio::select! {
-        report = agent.say(turn, text) => report,
-        () = cancelling => unreachable!("it never ends"),
-    };
+    let report = agent.say(turn, text).await;
     terminal.stop().await;
     let exit = match report {
         Ok(report) if options.json => {
@@ -86,11 +76,6 @@ pub(super) async fn run(
     };
     one_shot.stop().await;
     Ok(exit)
-}
-
-pub(super) fn misuse(what: &str) -> Exit {
-    let _ = writeln!(std::io::stderr(), "error: {what}");
-    Exit::MISUSE
 }
 
 pub(super) fn new_session() -> SessionId {

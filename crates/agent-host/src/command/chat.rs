@@ -1,6 +1,6 @@
 //! `chat`: talks with the agent.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolbus_agent::{Agent, TurnContext};
 use toolbus_models::completion::TokenUsage;
 use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_tools::Scope;
 use toolbus_tools::id::SessionId;
-use toolbus_tools::{Door, Principal, Scope};
 
-use super::ask::{misuse, new_session};
+use super::ask::new_session;
+use super::misuse;
 use super::one_shot::OneShot;
 use crate::agent;
 use crate::arguments::{Chat, parse_session};
@@ -50,7 +51,7 @@ pub(super) async fn run(
         Ok(agent) => agent,
         Err(error) => {
             one_shot.stop().await;
-            return Ok(misuse(&toolbus_config::on_one_line(&error)));
+            return Ok(misuse(toolbus_config::on_one_line(&error)));
         }
     };
 
@@ -58,7 +59,7 @@ pub(super) async fn run(
     let mut chat = Conversation {
         one_shot: &one_shot,
         agent,
-        scope: scope_of(&one_shot, &session),
+        scope: one_shot.turn_scope(&session),
         interrupts,
         usage: TokenUsage::default(),
     };
@@ -70,12 +71,6 @@ pub(super) async fn run(
         // The signal says how this ends.
         None => Ok(Exit::FAILURE),
     }
-}
-
-fn scope_of(one_shot: &OneShot, session: &SessionId) -> Scope {
-    let name = one_shot.toolbus().name().clone();
-    let scope = Scope::new(Door::Turn, Principal::local(), name);
-    one_shot.toolbus().invoker().begin_run(scope.with_session(Some(session.clone())))
 }
 
 /// A person and the agent.
@@ -92,7 +87,7 @@ impl Conversation<'_> {
         let mut editor = Editor::open()?;
         self.greet();
         self.one_shot.wait_for_servers().await;
-        self.resume().await;
+        self.turn(None).await;
         loop {
             let (returned, line) = editor.read().await?;
             editor = returned;
@@ -101,7 +96,7 @@ impl Conversation<'_> {
                 "" => {}
                 "/quit" | "/exit" => return Ok(()),
                 command if command.starts_with('/') => self.obey(command).await,
-                text => self.say(text).await,
+                text => self.turn(Some(text.to_owned())).await,
             }
         }
     }
@@ -133,9 +128,9 @@ impl Conversation<'_> {
     }
 
     async fn enter(&mut self, session: &SessionId) {
-        self.scope = scope_of(self.one_shot, session);
+        self.scope = self.one_shot.turn_scope(session);
         self.greet();
-        self.resume().await;
+        self.turn(None).await;
     }
 
     fn tell_tools(&self) {
@@ -165,7 +160,7 @@ impl Conversation<'_> {
                     tell(&format!("{}  {}", session.session, session.title));
                 }
             }
-            Err(error) => tell(&format!("error: {}", toolbus_config::on_one_line(&error))),
+            Err(error) => tell_error(&error),
         }
     }
 
@@ -176,20 +171,12 @@ impl Conversation<'_> {
                     tell(&line);
                 }
             }
-            Err(error) => tell(&format!("error: {}", toolbus_config::on_one_line(&error))),
+            Err(error) => tell_error(&error),
         }
     }
 
-    /// Brings a turn to its end that was interrupted in the session.
-    async fn resume(&mut self) {
-        self.turn(None).await;
-    }
-
-    async fn say(&mut self, text: &str) {
-        self.turn(Some(text.to_owned())).await;
-    }
-
-    /// One turn, which an interrupt ends.
+    /// One turn, which an interrupt ends. Without a text it is the one that was interrupted in the
+    /// session, where there is one.
     async fn turn(&mut self, text: Option<String>) {
         let scope = Scope { cancelled: self.scope.cancelled.child_token(), ..self.scope.clone() };
         let (scope, terminal) = (Arc::new(scope), Terminal::start("agent"));
@@ -222,7 +209,7 @@ impl Conversation<'_> {
                 self.usage = self.usage.plus(report.usage);
             }
             Ok(None) => {}
-            Err(error) => tell(&format!("error: {}", toolbus_config::on_one_line(&error))),
+            Err(error) => tell_error(&error),
         }
     }
 }
@@ -272,6 +259,9 @@ impl Editor {
 /// Tells the person something.
 fn tell(text: &str) {
     let mut stdout = std::io::stdout();
-    let text = if stdout.is_terminal() { terminal_text::clean(text) } else { text.to_owned() };
-    let _ = writeln!(stdout, "{text}");
+    let _ = writeln!(stdout, "{}", terminal_text::for_stream(text, &stdout));
+}
+
+fn tell_error(error: &toolbus_agent::sessions::Error) {
+    tell(&format!("error: {}", toolbus_config::on_one_line(error)));
 }

@@ -11,6 +11,7 @@ use toolbus_tools::id::{CallId, ToolName};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::json::RawJson;
 
+use super::misuse;
 use super::one_shot::OneShot;
 use super::save;
 use crate::arguments::Invoke;
@@ -32,18 +33,12 @@ pub(super) async fn run(
 
     let arguments = match read {
         Ok(arguments) => arguments,
-        Err(what) => {
-            let _ = writeln!(std::io::stderr(), "error: {what}");
-            return Ok(Exit::MISUSE);
-        }
+        Err(what) => return Ok(misuse(what)),
     };
 
     let tool = match ToolName::parse(&options.tool) {
         Ok(tool) => tool,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            return Ok(Exit::MISUSE);
-        }
+        Err(error) => return Ok(misuse(error)),
     };
 
     let id = CallId::random();

@@ -14,6 +14,7 @@ use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
 use toolbus_tools::call::CallError;
+use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::ErrorCode;
 
@@ -98,6 +99,12 @@ impl OneShot {
         let scope =
             Scope::new(Door::CommandLine, Principal::local(), self.toolbus().name().clone());
         Arc::new(self.toolbus().invoker().begin_run(scope))
+    }
+
+    /// The scope of turns of the agent that a person has in this session.
+    pub(super) fn turn_scope(&self, session: &SessionId) -> Scope {
+        let scope = Scope::new(Door::Turn, Principal::local(), self.toolbus().name().clone());
+        self.toolbus().invoker().begin_run(scope.with_session(Some(session.clone())))
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.

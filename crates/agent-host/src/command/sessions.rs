@@ -9,6 +9,7 @@ use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::name::AgentName;
 
+use super::misuse;
 use crate::arguments::SessionsOptions;
 use crate::settings::Settings;
 use crate::state;
@@ -19,8 +20,7 @@ const LISTED_MAX: u32 = 10_000;
 
 pub(super) async fn run(options: SessionsOptions, settings: &Settings) -> Result<Exit, BoxError> {
     let Some(store) = state::store(settings) else {
-        let _ = writeln!(std::io::stderr(), "error: there is no place for state (setting store)");
-        return Ok(Exit::MISUSE);
+        return Ok(misuse("there is no place for state (setting store)"));
     };
     let sessions = Sessions::new(store.clone(), settings.agent.limits(), "sessions");
     let scope = Scope::new(Door::Turn, Principal::local(), AgentName::parse(&settings.name)?)
