@@ -17,13 +17,16 @@ use toolbus_models::message::{CallArguments, ModelCall, ToolResult};
 use toolbus_models::model::{Model, ModelEvent};
 use toolbus_models::request::ModelRequest;
 use toolbus_tools::call::{Arguments, Call, Outcome, Output};
-use toolbus_tools::id::ToolName;
-use toolbus_tools::{CallError, Invoker, Scope};
+use toolbus_tools::id::{SessionId, ToolName};
+use toolbus_tools::{CallError, Door, Invoker, Principal, Scope};
 use toolbus_wire::ErrorCode;
+use toolbus_wire::name::AgentName;
 
 use crate::context::ContextBuilder;
 use crate::conversation::{Effect, Event, TurnEnd};
-use crate::sessions::{Error, LEASE_RENEW_INTERVAL, OpenSession, Sessions};
+use crate::sessions::{
+    EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions,
+};
 
 /// An agent. Clones are the same.
 #[derive(Clone)]
@@ -81,6 +84,21 @@ pub struct TurnReport {
     pub usage: TokenUsage,
 }
 
+/// Something that a user says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// The text.
+    pub text: String,
+    /// Its id, where it may come twice: it is answered once, and each time with the same answer.
+    pub id: Option<String>,
+}
+
+impl From<String> for Said {
+    fn from(text: String) -> Self {
+        Self { text, id: None }
+    }
+}
+
 /// Who is told what happens. It must not block.
 pub type OnTurnEvent<'a> = &'a (dyn Fn(TurnEvent) + Send + Sync);
 
@@ -113,10 +131,14 @@ impl Agent {
     ///
     /// # Errors
     /// When the session is in use elsewhere, or cannot be kept.
-    pub async fn say(&self, context: TurnContext<'_>, text: String) -> Result<TurnReport, Error> {
-        let session = self.0.sessions.open(&context.scope).await?;
+    pub async fn say(
+        &self,
+        context: TurnContext<'_>,
+        said: impl Into<Said>,
+    ) -> Result<TurnReport, Error> {
+        let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
         let mut turn = Turn::new(&self.0, &context, session);
-        let report = turn.say(text).await;
+        let report = turn.say(said.into()).await;
         turn.session.close().await;
         report
     }
@@ -127,11 +149,34 @@ impl Agent {
     /// # Errors
     /// As of [`say`](Agent::say).
     pub async fn resume(&self, context: TurnContext<'_>) -> Result<Option<TurnReport>, Error> {
-        let session = self.0.sessions.open(&context.scope).await?;
+        let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
         let mut turn = Turn::new(&self.0, &context, session);
         let report = turn.resume().await;
         turn.session.close().await;
         report
+    }
+
+    /// Writes down what a user thinks of an answer in a session. The model is told in the next turn.
+    ///
+    /// # Errors
+    /// As of [`say`](Agent::say).
+    pub async fn rate(
+        &self,
+        at: &SessionRef,
+        message: String,
+        is_positive: bool,
+    ) -> Result<(), Error> {
+        let mut session = self.0.sessions.open(at).await?;
+        let recorded = session.record(Event::Rated { message, is_positive }).await;
+        session.close().await;
+        recorded.map(|_| ())
+    }
+
+    /// The scope of turns of an agent that a principal has in this session.
+    #[must_use]
+    pub fn turn_scope(&self, agent: &AgentName, principal: Principal, session: SessionId) -> Scope {
+        let scope = Scope::new(Door::Turn, principal, agent.clone());
+        self.0.invoker.begin_run(scope.with_session(Some(session)))
     }
 }
 
@@ -164,11 +209,20 @@ impl<'a> Turn<'a> {
         Self { deps, context, session, usage, exhausted: None }
     }
 
-    async fn say(&mut self, text: String) -> Result<TurnReport, Error> {
-        self.resume().await?;
+    async fn say(&mut self, said: Said) -> Result<TurnReport, Error> {
+        let earlier = said.id.as_deref().and_then(|id| self.session.earlier_turn(id));
+        if let Some(EarlierTurn::Ended(end)) = earlier {
+            return Ok(TurnReport { end, usage: self.usage });
+        }
+        let resumed = self.resume().await?;
+        if let (Some(EarlierTurn::UnderWay), Some(report)) = (earlier, resumed) {
+            return Ok(report);
+        }
+
         self.usage = TokenUsage::default();
+        let Said { text, id } = said;
         let hint = self.deps.context.hint(&text);
-        let effects = self.session.record(Event::Said { text, hint }).await?;
+        let effects = self.session.record(Event::Said { text, hint, id }).await?;
         self.run(effects).await
     }
 

@@ -56,6 +56,16 @@ pub enum Event {
         /// What the model is told beside it: services that may help.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
+        /// The id of what is said, where it may come twice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
+    /// A user says what they think of an answer. The model is told when it is asked next.
+    Rated {
+        /// The id of the answer.
+        message: String,
+        /// Whether it was of use.
+        is_positive: bool,
     },
     /// The model answered.
     Answered {
@@ -160,6 +170,8 @@ pub enum OutOfTurn {
 pub struct Conversation {
     history: History,
     turn: Option<Turn>,
+    /// Whether the last answer was of use, where the user said so and the model was not told yet.
+    rating: Option<bool>,
     limits: TurnLimits,
 }
 
@@ -223,7 +235,11 @@ impl Conversation {
     /// [`OutOfTurn`] when it cannot happen now.
     pub fn apply(&mut self, event: Event) -> Result<Vec<Effect>, OutOfTurn> {
         match event {
-            Event::Said { text, hint } => self.begin(text, hint),
+            Event::Said { text, hint, id: _ } => self.begin(text, hint),
+            Event::Rated { message: _, is_positive } => {
+                self.rating = Some(is_positive);
+                Ok(Vec::new())
+            }
             Event::Answered { completion } => self.answered(completion),
             Event::TooLong => self.too_long(),
             Event::ModelFailed { reason, said } => {
@@ -243,6 +259,11 @@ impl Conversation {
             return Err(OutOfTurn::Busy);
         }
         self.history.begin_turn(text);
+        match self.rating.take() {
+            Some(true) => self.tell(WAS_OF_USE),
+            Some(false) => self.tell(WAS_OF_NO_USE),
+            None => {}
+        }
         if let Some(text) = hint {
             self.history.push(Message::User { text });
         }
@@ -410,6 +431,9 @@ impl Conversation {
     }
 }
 
+/// Said to a model whose last answer a user has rated.
+const WAS_OF_USE: &str = "[The user marked your last answer as helpful.]";
+const WAS_OF_NO_USE: &str = "[The user marked your last answer as not helpful.]";
 /// Said to a model whose answer was cut off.
 const CUT_OFF: &str = "[Your answer was cut off at its longest. Go on exactly where it stopped, without \
      repeating anything.]";

@@ -10,10 +10,12 @@ pub mod context;
 pub mod conversation;
 pub mod sessions;
 
+mod bus_users;
 mod history;
 mod tool_lists;
 
-pub use agent::{Agent, AgentDeps, TurnContext, TurnEvent, TurnReport};
+pub use agent::{Agent, AgentDeps, Said, TurnContext, TurnEvent, TurnReport};
+pub use bus_users::{BusUsers, BusUsersDeps};
 pub use context::ContextBuilder;
 pub use conversation::{Conversation, Effect, Event, TurnEnd, TurnLimit, TurnLimits};
-pub use sessions::{MIGRATIONS, OpenSession, SessionInfo, Sessions};
+pub use sessions::{Exchange, MIGRATIONS, OpenSession, SessionInfo, SessionRef, Sessions, Side};

@@ -3,41 +3,50 @@
 //! An event is written before anything is done that follows from it. A session that was interrupted
 //! is read back by applying its events again, and goes on from there.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Serialize;
 use toolbus_policy::principal_text;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{LazyStore, Lease, Migration, Migrations};
-use toolbus_tools::Scope;
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::{CallId, SessionId};
+use toolbus_tools::{Principal, Scope};
+use toolbus_wire::name::AgentName;
 
-use crate::conversation::{Conversation, Effect, Event, OutOfTurn, TurnLimits};
+use crate::conversation::{Conversation, Effect, Event, OutOfTurn, TurnEnd, TurnLimits};
 
 /// What a store needs that keeps sessions.
 pub const MIGRATIONS: Migrations = Migrations {
     owner: "agent",
-    steps: &[Migration {
-        version: 1,
-        sql: "CREATE TABLE agent_sessions (
-                  owner TEXT NOT NULL,
-                  session TEXT NOT NULL,
-                  title TEXT NOT NULL,
-                  began_ms BIGINT NOT NULL,
-                  changed_ms BIGINT NOT NULL,
-                  events BIGINT NOT NULL,
-                  PRIMARY KEY (owner, session)
-              );
-              CREATE INDEX agent_sessions_changed ON agent_sessions (owner, changed_ms);
-              CREATE TABLE agent_events (
-                  owner TEXT NOT NULL,
-                  session TEXT NOT NULL,
-                  number BIGINT NOT NULL,
-                  event TEXT NOT NULL,
-                  PRIMARY KEY (owner, session, number)
-              )",
-    }],
+    steps: &[
+        Migration {
+            version: 1,
+            sql: "CREATE TABLE agent_sessions (
+                      owner TEXT NOT NULL,
+                      session TEXT NOT NULL,
+                      title TEXT NOT NULL,
+                      began_ms BIGINT NOT NULL,
+                      changed_ms BIGINT NOT NULL,
+                      events BIGINT NOT NULL,
+                      PRIMARY KEY (owner, session)
+                  );
+                  CREATE INDEX agent_sessions_changed ON agent_sessions (owner, changed_ms);
+                  CREATE TABLE agent_events (
+                      owner TEXT NOT NULL,
+                      session TEXT NOT NULL,
+                      number BIGINT NOT NULL,
+                      event TEXT NOT NULL,
+                      PRIMARY KEY (owner, session, number)
+                  )",
+        },
+        Migration {
+            version: 2,
+            sql: "ALTER TABLE agent_events ADD COLUMN at_ms BIGINT NOT NULL DEFAULT 0;
+                  CREATE INDEX agent_sessions_session ON agent_sessions (session)",
+        },
+    ],
 };
 
 /// How long a process has a session without saying so again.
@@ -49,6 +58,8 @@ pub(crate) const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(3);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
 /// How often it is asked for.
 const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Ids of what was said that are remembered of a session: more than may come again.
+const SAID_MAX: usize = 64;
 /// Most characters of a title: the beginning of what was said first.
 const TITLE_CHARACTERS_MAX: usize = 80;
 
@@ -102,31 +113,126 @@ pub struct SessionInfo {
     pub changed_ms: i64,
 }
 
+/// An event as it is written down.
+struct WrittenEvent {
+    number: i64,
+    event: Event,
+    /// When it happened, in milliseconds of Unix time.
+    at_ms: i64,
+}
+
+/// Which session it is: sessions of different principals may have the same name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionRef {
+    /// The agent and the principal.
+    owner: String,
+    session: SessionId,
+}
+
+/// Something that was said in a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Exchange {
+    /// Who said it.
+    pub side: Side,
+    /// The text.
+    pub text: String,
+    /// When, in milliseconds of Unix time.
+    pub at_ms: i64,
+}
+
+/// Who speaks in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The user.
+    User,
+    /// The agent.
+    Agent,
+}
+
 /// A session that this process has to itself.
 pub struct OpenSession {
     store: LazyStore,
-    owner: String,
-    session: SessionId,
+    at: SessionRef,
     lease: Lease,
     conversation: Conversation,
     written: Written,
 }
 
 /// What is written down of a session.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct Written {
     /// The number of the last event.
     last: i64,
     /// The number of the last answer, whose calls are those that are under way.
     answer: i64,
+    /// The ids of what was said, and how those turns ended that have.
+    said: VecDeque<(String, Option<TurnEnd>)>,
+    /// Whether the turn that is under way is that of the last id.
+    of_last_said: bool,
+}
+
+/// What of an event is remembered.
+enum Mark {
+    Answer,
+    Said(Option<String>),
+    Nothing,
+}
+
+impl Mark {
+    fn of(event: &Event) -> Self {
+        match event {
+            Event::Answered { .. } => Self::Answer,
+            Event::Said { id, .. } => Self::Said(id.clone()),
+            _ => Self::Nothing,
+        }
+    }
 }
 
 impl Written {
-    fn add(&mut self, number: i64, event: &Event) {
+    /// Adds an event, and what came of it.
+    fn add(&mut self, number: i64, mark: Mark, effects: &[Effect]) {
         self.last = number;
-        if matches!(event, Event::Answered { .. }) {
-            self.answer = number;
+        match mark {
+            Mark::Answer => self.answer = number,
+            Mark::Said(id) => {
+                self.of_last_said = id.is_some();
+                self.said.extend(id.map(|id| (id, None)));
+                if self.said.len() > SAID_MAX {
+                    self.said.pop_front();
+                }
+            }
+            Mark::Nothing => {}
         }
+
+        for effect in effects {
+            if let Effect::End(end) = effect
+                && self.of_last_said
+                && let Some((_, kept)) = self.said.back_mut()
+            {
+                *kept = Some(end.clone());
+            }
+        }
+    }
+}
+
+/// A turn that was asked for before, under the same id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EarlierTurn {
+    /// It has not ended.
+    UnderWay,
+    /// It ended so.
+    Ended(TurnEnd),
+}
+
+impl SessionRef {
+    /// The session of a scope.
+    ///
+    /// # Errors
+    /// [`Error::NoSession`] when the scope names none.
+    pub fn of(scope: &Scope) -> Result<Self, Error> {
+        let session = scope.session.clone().ok_or(Error::NoSession)?;
+        Ok(Self { owner: owner_of(scope), session })
     }
 }
 
@@ -137,17 +243,15 @@ impl Sessions {
         Self { store, limits, holder: holder.into() }
     }
 
-    /// Opens the session of a scope, a new one or one that there is, and has it to itself until it
+    /// Opens a session, a new one or one that there is, and has it to itself until it
     /// is [closed](OpenSession::close). One that a process had that was killed is free after some
     /// seconds, and is waited for.
     ///
     /// # Errors
     /// [`Error::Busy`] when another has it for longer than that.
-    pub async fn open(&self, scope: &Scope) -> Result<OpenSession, Error> {
-        let session = scope.session.clone().ok_or(Error::NoSession)?;
-        let owner = owner_of(scope);
-        let lease = self.lease(&owner, &session).await?;
-        let read = self.read(&owner, &session).await;
+    pub async fn open(&self, at: &SessionRef) -> Result<OpenSession, Error> {
+        let lease = self.lease(at).await?;
+        let read = self.read(at).await;
         let (conversation, written) = match read {
             Ok(read) => read,
             Err(error) => {
@@ -155,11 +259,12 @@ impl Sessions {
                 return Err(error);
             }
         };
-        let store = self.store.clone();
-        Ok(OpenSession { store, owner, session, lease, conversation, written })
+        let (store, at) = (self.store.clone(), at.clone());
+        Ok(OpenSession { store, at, lease, conversation, written })
     }
 
-    async fn lease(&self, owner: &str, session: &SessionId) -> Result<Lease, Error> {
+    async fn lease(&self, at: &SessionRef) -> Result<Lease, Error> {
+        let SessionRef { owner, session } = at;
         let name = format!("session/{}", sha256_hex(&format!("{owner}\n{session}")));
         let store = self.store.open().await?;
         let waiting = async {
@@ -176,30 +281,27 @@ impl Sessions {
     }
 
     /// The session as its events make it.
-    async fn read(
-        &self,
-        owner: &str,
-        session: &SessionId,
-    ) -> Result<(Conversation, Written), Error> {
+    async fn read(&self, at: &SessionRef) -> Result<(Conversation, Written), Error> {
         let mut conversation = Conversation::new(self.limits);
         let mut written = Written::default();
-        for (number, event) in self.events(owner, session).await? {
-            written.add(number, &event);
-            conversation.apply(event).map_err(|error| {
+        for WrittenEvent { number, event, .. } in self.events(at).await? {
+            let mark = Mark::of(&event);
+            let effects = conversation.apply(event).map_err(|error| {
                 let problem = format!("comes out of turn: {error}");
-                Error::Damaged { session: session.clone(), number, problem }
+                Error::Damaged { session: at.session.clone(), number, problem }
             })?;
+            written.add(number, mark, &effects);
         }
         Ok((conversation, written))
     }
 
-    async fn events(&self, owner: &str, session: &SessionId) -> Result<Vec<(i64, Event)>, Error> {
+    async fn events(&self, at: &SessionRef) -> Result<Vec<WrittenEvent>, Error> {
         let rows = sqlx::query(
-            "SELECT number, event FROM agent_events WHERE owner = $1 AND session = $2
+            "SELECT number, event, at_ms FROM agent_events WHERE owner = $1 AND session = $2
              ORDER BY number",
         )
-        .bind(owner)
-        .bind(session.as_str())
+        .bind(&at.owner)
+        .bind(at.session.as_str())
         .fetch_all(self.store.open().await?.readers())
         .await
         .map_err(toolbus_store::Error::from)?;
@@ -209,22 +311,70 @@ impl Sessions {
             let text: String = row.try_get("event").map_err(toolbus_store::Error::from)?;
             let event = serde_json::from_str(&text).map_err(|error| {
                 let problem = format!("is no event: {error}");
-                Error::Damaged { session: session.clone(), number, problem }
+                Error::Damaged { session: at.session.clone(), number, problem }
             })?;
-            Ok((number, event))
+            let at_ms = row.try_get("at_ms").map_err(toolbus_store::Error::from)?;
+            Ok(WrittenEvent { number, event, at_ms })
         };
         rows.iter().map(event).collect()
     }
 
-    /// All that happened in the session of a scope, whoever has it open, also what the model no
-    /// longer reads.
+    /// All that happened in a session, whoever has it open, also what the model no longer reads.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn transcript(&self, scope: &Scope) -> Result<Vec<Event>, Error> {
-        let session = scope.session.clone().ok_or(Error::NoSession)?;
-        let events = self.events(&owner_of(scope), &session).await?;
-        Ok(events.into_iter().map(|(_, event)| event).collect())
+    pub async fn transcript(&self, at: &SessionRef) -> Result<Vec<Event>, Error> {
+        let events = self.events(at).await?;
+        Ok(events.into_iter().map(|written| written.event).collect())
+    }
+
+    /// What the user said in a session and what the agent answered, the oldest first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn exchanges(&self, at: &SessionRef) -> Result<Vec<Exchange>, Error> {
+        let mut conversation = Conversation::new(self.limits);
+        let mut exchanges = Vec::new();
+        for WrittenEvent { event, at_ms, .. } in self.events(at).await? {
+            if let Event::Said { text, .. } = &event {
+                exchanges.push(Exchange { side: Side::User, text: text.clone(), at_ms });
+            }
+            for effect in conversation.apply(event)? {
+                if let Effect::End(TurnEnd::Answered { text, .. }) = effect {
+                    exchanges.push(Exchange { side: Side::Agent, text, at_ms });
+                }
+            }
+        }
+        Ok(exchanges)
+    }
+
+    /// The session of this name that somebody has with an agent whose claimed name begins so: the
+    /// last used, where there are several.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn find_claimed(
+        &self,
+        agent: &AgentName,
+        beginning: &str,
+        session: &SessionId,
+    ) -> Result<Option<SessionRef>, Error> {
+        let begins = owner_text(agent, &Principal::claimed(beginning));
+        // PostgreSQL's `substr` takes no longer integers.
+        let length = i32::try_from(begins.chars().count()).unwrap_or(i32::MAX);
+        let row = sqlx::query(
+            "SELECT owner FROM agent_sessions WHERE session = $1 AND substr(owner, 1, $2) = $3
+             ORDER BY changed_ms DESC LIMIT 1",
+        )
+        .bind(session.as_str())
+        .bind(length)
+        .bind(begins)
+        .fetch_optional(self.store.open().await?.readers())
+        .await
+        .map_err(toolbus_store::Error::from)?;
+        let Some(row) = row else { return Ok(None) };
+        let owner = row.try_get("owner").map_err(toolbus_store::Error::from)?;
+        Ok(Some(SessionRef { owner, session: session.clone() }))
     }
 
     /// The sessions of a principal with an agent, the last used first.
@@ -272,13 +422,13 @@ impl OpenSession {
             _ => None,
         };
         let text = serde_json::to_string(&event).unwrap_or_default();
-        let mut written = self.written;
-        written.add(written.last + 1, &event);
+        let mark = Mark::of(&event);
         let effects = self.conversation.apply(event)?;
-        self.written = written;
+        let number = self.written.last + 1;
+        self.written.add(number, mark, &effects);
 
-        let (owner, session) = (self.owner.clone(), self.session.to_string());
-        let (number, lease) = (written.last, self.lease.clone());
+        let (owner, session) = (self.at.owner.clone(), self.at.session.to_string());
+        let lease = self.lease.clone();
         let store = self.store.open().await?;
         store
             .write(move |transaction| {
@@ -287,13 +437,14 @@ impl OpenSession {
                     let now = transaction.now_ms().await?;
                     let connection = transaction.connection();
                     sqlx::query(
-                        "INSERT INTO agent_events (owner, session, number, event)
-                         VALUES ($1, $2, $3, $4)",
+                        "INSERT INTO agent_events (owner, session, number, event, at_ms)
+                         VALUES ($1, $2, $3, $4, $5)",
                     )
                     .bind(&owner)
                     .bind(&session)
                     .bind(number)
                     .bind(&text)
+                    .bind(now)
                     .execute(&mut *connection)
                     .await?;
                     sqlx::query(
@@ -318,9 +469,16 @@ impl OpenSession {
     /// The id of a call of the last answer: the same whenever the session is read back, so that a
     /// worker that has made it knows it again.
     pub(crate) fn call_id(&self, call: &str) -> CallId {
-        let name = format!("{}\n{}\n{}\n{call}", self.owner, self.session, self.written.answer);
+        let SessionRef { owner, session } = &self.at;
+        let name = format!("{owner}\n{session}\n{}\n{call}", self.written.answer);
         let digest = sha256_hex(&name);
         CallId::parse(&digest[..32]).unwrap_or_else(|_| CallId::random())
+    }
+
+    /// The turn of what was said under this id before, as far as it is remembered.
+    pub(crate) fn earlier_turn(&self, id: &str) -> Option<EarlierTurn> {
+        let (_, end) = self.written.said.iter().rev().find(|(said, _)| said == id)?;
+        Some(end.clone().map_or(EarlierTurn::UnderWay, EarlierTurn::Ended))
     }
 
     /// Says that this process still has the session.
@@ -351,5 +509,9 @@ fn title_of(text: &str) -> String {
 
 /// Whose sessions they are: those of a principal with an agent.
 fn owner_of(scope: &Scope) -> String {
-    format!("{}\n{}", scope.agent, principal_text(&scope.principal))
+    owner_text(&scope.agent, &scope.principal)
+}
+
+fn owner_text(agent: &AgentName, principal: &Principal) -> String {
+    format!("{agent}\n{}", principal_text(principal))
 }

@@ -16,6 +16,7 @@ pub mod mcp;
 pub mod script;
 pub mod tool;
 pub mod toolbus;
+pub mod user;
 
 /// A body that has a name on the wire.
 pub trait Message: Serialize + DeserializeOwned {

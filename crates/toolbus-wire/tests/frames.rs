@@ -13,12 +13,15 @@ use toolbus_wire::message::mcp::{
 };
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse};
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
+use toolbus_wire::message::user::{
+    AgentReply, ConversationHistoryRequest, ConversationHistoryResponse, UserFeedback, UserMessage,
+};
 use toolbus_wire::{Envelope, Message, header, json};
 
 const FRAMES: usize = 100;
 const BODIES: usize = 11;
 /// Frames and bodies of types that no program of ours handles.
-const OF_OTHERS: usize = 23;
+const OF_OTHERS: usize = 14;
 
 /// Frames whose bodies are broken on purpose, by message id, with what reading them says.
 const BROKEN: [(&str, &str); 6] = [
@@ -44,10 +47,10 @@ const BROKEN: [(&str, &str); 6] = [
 /// Types that nobody has.
 const UNKNOWN_TYPES: [&str; 2] = ["RockBot.Tools.Nonsense", "RockBot.Tools.Mcp.Unknown"];
 
-/// What the names of types begin with that no program of ours handles: agents' tasks, users'
-/// messages and what happens inside an agent. Of their frames the envelopes are replayed, not the
+/// What the names of types begin with that no program of ours handles: agents' tasks,
+/// and what happens inside an agent. Of their frames the envelopes are replayed, not the
 /// bodies.
-const TYPES_OF_OTHERS: [&str; 3] = ["RockBot.A2A.", "RockBot.UserProxy.", "RockBot.Host."];
+const TYPES_OF_OTHERS: [&str; 2] = ["RockBot.A2A.", "RockBot.Host."];
 
 /// Reads a body as a `T`, and gives what is written back.
 type RoundTrip = fn(&[u8]) -> Result<Value, json::Error>;
@@ -63,6 +66,9 @@ fn round_trip_of(message_type: &str) -> Option<RoundTrip> {
     }
 
     [
+        entry::<AgentReply>(),
+        entry::<ConversationHistoryRequest>(),
+        entry::<ConversationHistoryResponse>(),
         entry::<McpGetServiceDetailsRequest>(),
         entry::<McpGetServiceDetailsResponse>(),
         entry::<McpMetadataRefreshRequest>(),
@@ -76,6 +82,8 @@ fn round_trip_of(message_type: &str) -> Option<RoundTrip> {
         entry::<ToolError>(),
         entry::<ToolInvokeRequest>(),
         entry::<ToolInvokeResponse>(),
+        entry::<UserFeedback>(),
+        entry::<UserMessage>(),
     ]
     .into_iter()
     .find(|(known, _)| known.eq_ignore_ascii_case(message_type))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use toolbus_agent::{Agent, TurnContext};
+use toolbus_agent::{Agent, SessionRef, TurnContext};
 use toolbus_models::completion::TokenUsage;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::Scope;
@@ -165,7 +165,11 @@ impl Conversation<'_> {
     }
 
     async fn tell_history(&self) {
-        match self.agent.sessions().transcript(&self.scope).await {
+        let transcript = async {
+            let at = SessionRef::of(&self.scope)?;
+            self.agent.sessions().transcript(&at).await
+        };
+        match transcript.await {
             Ok(events) => {
                 for line in super::sessions::lines_of(&events) {
                     tell(&line);

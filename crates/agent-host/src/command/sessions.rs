@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use serde_json::json;
-use toolbus_agent::{Event, Sessions};
+use toolbus_agent::{Event, SessionRef, Sessions};
 use toolbus_models::message::AssistantPart;
 use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_tools::{Door, Principal, Scope};
@@ -59,7 +59,7 @@ async fn show(
     scope: &Scope,
     as_json: bool,
 ) -> Result<Vec<String>, toolbus_agent::sessions::Error> {
-    let events = sessions.transcript(scope).await?;
+    let events = sessions.transcript(&SessionRef::of(scope)?).await?;
     Ok(if as_json { vec![json!(events).to_string()] } else { lines_of(&events) })
 }
 
@@ -69,6 +69,10 @@ pub(super) fn lines_of(events: &[Event]) -> Vec<String> {
     for event in events {
         match event {
             Event::Said { text, .. } => lines.push(format!("> {text}")),
+            Event::Rated { is_positive, .. } => {
+                let how = if *is_positive { "helpful" } else { "not helpful" };
+                lines.push(format!("[the user marked the answer as {how}]"));
+            }
             Event::Answered { completion } => {
                 for part in &completion.message.parts {
                     match part {

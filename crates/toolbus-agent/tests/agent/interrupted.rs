@@ -10,7 +10,7 @@ use toolbus_models::ToolResult;
 use toolbus_store::sqlx;
 use toolbus_testkit::eventually;
 
-use crate::support::{Answer, Bench, scope};
+use crate::support::{Answer, Bench, at, scope};
 
 fn answered(text: &str) -> TurnEnd {
     TurnEnd::Answered { text: text.to_owned(), limit: None }
@@ -51,7 +51,7 @@ async fn interrupt(bench: Bench) {
     let recorded = recorded(&next).await;
     let lost = recorded.iter().find(|event| event["result"]["call_id"] == "3").unwrap();
     assert!(lost["result"]["text"].as_str().unwrap().contains("nobody knows"), "{lost}");
-    let session = scope("session/a");
+    let session = at("session/a");
 
     // What is made again has the id that it had, by which a worker knows it.
     let ids = bench.ids.lock().clone();
@@ -74,13 +74,13 @@ async fn interrupt(bench: Bench) {
 #[tokio::test]
 async fn a_session_is_open_once() {
     let bench = Bench::sqlite();
-    let session = scope("session/a");
+    let session = at("session/a");
     let open = bench.agent.sessions().open(&session).await.unwrap();
     let other = bench.again();
     let waiting = other.agent.sessions().open(&session);
     let busy = tokio::time::timeout(Duration::from_secs(1), waiting).await;
     assert!(busy.is_err(), "it is in use");
-    assert!(other.agent.sessions().open(&scope("session/b")).await.is_ok(), "another is not");
+    assert!(other.agent.sessions().open(&at("session/b")).await.is_ok(), "another is not");
     open.close().await;
     other.agent.sessions().open(&session).await.unwrap().close().await;
 }
@@ -89,9 +89,9 @@ async fn a_session_is_open_once() {
 #[tokio::test]
 async fn who_has_lost_a_session_writes_nothing_into_it() {
     let bench = Bench::sqlite();
-    let session = scope("session/a");
+    let session = at("session/a");
     let mut first = bench.agent.sessions().open(&session).await.unwrap();
-    first.record(Event::Said { text: "mine".to_owned(), hint: None }).await.unwrap();
+    first.record(Event::Said { text: "mine".to_owned(), hint: None, id: None }).await.unwrap();
     // Its time is over.
     let store = bench.store.open().await.unwrap();
     let expiring = store.write(|transaction| {
@@ -125,7 +125,7 @@ async fn a_session_that_is_damaged_is_told_and_hurts_no_other() {
         })
     });
     damaging.await.unwrap();
-    let error = bench.agent.sessions().open(&scope("session/a")).await.err().unwrap().to_string();
+    let error = bench.agent.sessions().open(&at("session/a")).await.err().unwrap().to_string();
     assert!(error.contains("session/a") && error.contains("event 2"), "{error}");
     assert_eq!(bench.say("session/b", "still?").await.end, answered("the script is over"));
 }

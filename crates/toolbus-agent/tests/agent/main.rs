@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod bus_users;
 mod interrupted;
 mod support;
 mod turns;

@@ -9,14 +9,15 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_agent::{
-    Agent, AgentDeps, ContextBuilder, Sessions, TurnContext, TurnEvent, TurnLimits, TurnReport,
+    Agent, AgentDeps, ContextBuilder, Event, SessionRef, Sessions, TurnContext, TurnEvent,
+    TurnLimits, TurnReport,
 };
 use toolbus_bus::Asker;
 use toolbus_models::{
     AssistantMessage, AssistantPart, CallArguments, Completion, Model, ModelCall, ModelError,
     ModelEvent, ModelRequest, OnEvent, StopReason, TokenUsage,
 };
-use toolbus_store::{LazyStore, Location};
+use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_testkit::state::StatePlace;
 use toolbus_tools::call::{Invocation, Output};
 use toolbus_tools::id::SessionId;
@@ -27,6 +28,7 @@ use toolbus_wire::name::AgentName;
 pub(crate) enum Answer {
     Says(&'static str),
     Calls(Vec<(&'static str, &'static str, Value)>),
+    SaysAndCalls(&'static str, Vec<(&'static str, &'static str, Value)>),
     Fails(ModelError),
 }
 
@@ -77,15 +79,13 @@ impl Model for Script {
                     (vec![AssistantPart::Text { text: text.to_owned() }], StopReason::End)
                 }
                 Answer::Calls(calls) => {
-                    let calls = calls.into_iter().map(|(id, name, value)| {
-                        AssistantPart::Call(ModelCall {
-                            id: id.to_owned(),
-                            name: name.to_owned(),
-                            arguments: CallArguments::Json { value },
-                            written: None,
-                        })
-                    });
-                    (calls.collect(), StopReason::ToolCalls)
+                    (calls.into_iter().map(part_of).collect(), StopReason::ToolCalls)
+                }
+                Answer::SaysAndCalls(text, calls) => {
+                    on_event(ModelEvent::Text { delta: text.to_owned() });
+                    let text = AssistantPart::Text { text: text.to_owned() };
+                    let calls = calls.into_iter().map(part_of);
+                    (std::iter::once(text).chain(calls).collect(), StopReason::ToolCalls)
                 }
                 Answer::Fails(error) => return Err(error),
             };
@@ -94,6 +94,15 @@ impl Model for Script {
         }
         .boxed()
     }
+}
+
+fn part_of((id, name, value): (&str, &str, Value)) -> AssistantPart {
+    AssistantPart::Call(ModelCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: CallArguments::Json { value },
+        written: None,
+    })
 }
 
 /// An agent at a store, for as long as this lives.
@@ -140,6 +149,16 @@ impl Bench {
         });
         let Invocations { written, looked, ids } = invocations;
         Self { agent, script, store, written, looked, ids, place }
+    }
+
+    /// What happened in all sessions.
+    pub(crate) async fn events_of_all(&self) -> Vec<Event> {
+        let store = self.store.open().await.expect("a store");
+        let texts: Vec<String> = sqlx::query_scalar("SELECT event FROM agent_events")
+            .fetch_all(store.readers())
+            .await
+            .expect("events");
+        texts.iter().map(|text| serde_json::from_str(text).expect("an event")).collect()
     }
 
     /// Says something in this session.
@@ -215,4 +234,9 @@ fn registry(invocations: &Invocations) -> Registry {
 pub(crate) fn scope(session: &str) -> Arc<Scope> {
     let scope = Scope::new(Door::Turn, Principal::local(), AgentName::standard());
     Arc::new(scope.with_session(Some(SessionId::parse(session).expect("a session"))))
+}
+
+/// The same, as a session is named.
+pub(crate) fn at(session: &str) -> SessionRef {
+    SessionRef::of(&scope(session)).expect("a session")
 }

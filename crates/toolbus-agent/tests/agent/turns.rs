@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolbus_agent::{TurnEnd, TurnEvent, TurnLimit};
+use toolbus_agent::{SessionRef, TurnEnd, TurnEvent, TurnLimit};
 use toolbus_models::{AssistantMessage, Completion, ErrorKind, Message, ModelError, ModelEvent};
 use toolbus_testkit::eventually;
 use toolbus_tools::Scope;
 use toolbus_tools::budget::{Budget, BudgetLimits};
 
-use crate::support::{Answer, Bench, completion, scope, usage};
+use crate::support::{Answer, Bench, at, completion, scope, usage};
 
 fn answered(text: &str) -> TurnEnd {
     TurnEnd::Answered { text: text.to_owned(), limit: None }
@@ -75,12 +75,12 @@ async fn sessions_are_listed_and_nobody_elses() {
         let listed: Vec<_> =
             listed.iter().map(|one| (one.session.as_str(), one.title.as_str())).collect();
         assert_eq!(listed, [("session/a", "first thing"), ("session/b", "second")]);
-        assert_eq!(sessions.transcript(&scope("session/b")).await.unwrap().len(), 2);
+        assert_eq!(sessions.transcript(&at("session/b")).await.unwrap().len(), 2);
 
         let principal = toolbus_tools::Principal::claimed("other");
         let other = Scope { principal, ..(*scope("session/a")).clone() };
         assert_eq!(sessions.list(&other, 10).await.unwrap(), []);
-        assert_eq!(sessions.transcript(&other).await.unwrap().len(), 0);
+        assert_eq!(sessions.transcript(&SessionRef::of(&other).unwrap()).await.unwrap().len(), 0);
     }
 }
 

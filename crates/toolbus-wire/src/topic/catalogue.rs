@@ -55,6 +55,14 @@ topics! {
         SCRIPT_INVOKE = "script.invoke";
         /// Takes the outcome of a script whose request named no reply topic.
         SCRIPT_RESULT = "script.result";
+        /// Takes what users say. Every agent hears it.
+        USER_MESSAGE = "user.message";
+        /// Takes what agents answer users whose message named no reply topic.
+        USER_RESPONSE = "user.response";
+        /// Takes what users think of answers.
+        USER_FEEDBACK = "user.feedback";
+        /// Asks what was said in a session.
+        USER_HISTORY_REQUEST = "user.history.request";
     }
     named {
         /// Toolbus extension: runs a tool of the agent of that name.
@@ -81,6 +89,12 @@ topics! {
         mcp_owner(agent: AgentName, server: McpServerSegment) = "mcp.owner";
         /// Takes the outcomes of the scripts of an agent.
         script_result(agent: AgentName) = "script.result";
+        /// Takes what users say to the agent of that name, as newer peers send it.
+        user_message_agent(agent: AgentName) = "user.message";
+        /// The same for what users think of its answers.
+        user_feedback_agent(agent: AgentName) = "user.feedback";
+        /// The same for what was said in its sessions.
+        user_history_request_agent(agent: AgentName) = "user.history.request";
     }
 }
 
