@@ -1,6 +1,7 @@
 //! The section `agent` of the settings.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -10,6 +11,8 @@ use toolbus_agent::TurnLimits;
 use toolbus_config::{ByteSize, Mistakes};
 use toolbus_models::settings::{ModelSettings, Tier};
 
+/// Turns at a time where nobody says: a turn mostly waits, for its model and its tools.
+const TURNS_MAX_DEFAULT: NonZeroU16 = NonZeroU16::new(32).expect("32 is not zero");
 /// Most rounds of calls that a turn may be allowed.
 const ROUNDS_MAX: u32 = 100;
 /// How long a result may be that is given whole.
@@ -28,6 +31,8 @@ pub struct AgentSettings {
     /// Rounds of calls in one turn, at most 100.
     #[schemars(range(min = 1, max = 100))]
     pub rounds_max: u32,
+    /// Turns at a time, of users on the bus, and as many over HTTP.
+    pub turns_max: NonZeroU16,
     /// Results that are longer than this are split, and the model gets an index of the parts:
     /// characters, as UTF-16 counts them.
     #[schemars(range(min = 1_000, max = 10_000_000))]
@@ -45,6 +50,7 @@ impl Default for AgentSettings {
             profile: None,
             tier: Tier::Balanced,
             rounds_max: TurnLimits::default().rounds_max,
+            turns_max: TURNS_MAX_DEFAULT,
             long_result_characters: 64_000,
             long_result_characters_by_model: BTreeMap::new(),
             definitions_max: ByteSize::of_bytes(64 << 10),

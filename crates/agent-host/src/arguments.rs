@@ -415,6 +415,10 @@ pub struct Serve {
     /// the path /mcp, those of one MCP server at /mcp/NAME [env: TOOLBUS_MCP_FACE__ADDRESS]
     #[arg(long, value_name = "ADDRESS")]
     pub mcp: Option<String>,
+    /// Also take turns of the agent over HTTP at this address, such as 127.0.0.1:8810, at the path
+    /// /v1/turns [env: TOOLBUS_HTTP__ADDRESS]
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<String>,
 }
 
 /// `tools`.

@@ -4,6 +4,7 @@
 //! attached to the in-memory broker. With one it is a member of the fleet, and holds none of them.
 
 mod agent;
+mod agent_server;
 pub mod agent_settings;
 pub mod approval_settings;
 pub mod arguments;
@@ -15,6 +16,7 @@ pub mod face;
 pub mod face_settings;
 pub mod fleet;
 mod folder_trust;
+pub mod http_settings;
 mod month_counts;
 mod person;
 mod policy_reload;

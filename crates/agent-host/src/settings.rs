@@ -22,6 +22,7 @@ use crate::artifact_settings::ArtifactSettings;
 use crate::audit_settings::AuditSettings;
 use crate::chain_settings::ChainSettings;
 use crate::face_settings::McpFaceSettings;
+use crate::http_settings::HttpSettings;
 use crate::state;
 
 /// Names that settings are read from as well.
@@ -46,6 +47,8 @@ pub struct Settings {
     pub grants: GrantSettings,
     /// The agent's tools for MCP clients, while it serves.
     pub mcp_face: McpFaceSettings,
+    /// The agent for programs, over HTTP, while it serves.
+    pub http: HttpSettings,
     /// Where state is kept that outlives the process: `sqlite:PATH`, or
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE` where several hosts share it. When not set:
     /// the file `toolbus/state.db` in the user's state folder (`XDG_STATE_HOME`, else
@@ -93,6 +96,7 @@ impl Default for Settings {
             policy: PolicySettings::default(),
             grants: GrantSettings::default(),
             mcp_face: McpFaceSettings::default(),
+            http: HttpSettings::default(),
             store: None,
             approvals: ApprovalSettings::default(),
             audit: AuditSettings::default(),
@@ -118,6 +122,7 @@ impl toolbus_config::Settings for Settings {
         }
         self.scripts.check(mistakes);
         self.mcp_face.check("mcp_face", mistakes);
+        self.http.check("http", !self.models.endpoints.is_empty(), mistakes);
         self.policy.check("policy", mistakes);
         self.grants.check(mistakes);
         self.approvals.check("approvals", mistakes);
@@ -157,9 +162,14 @@ pub(crate) fn of_arguments(arguments: &Arguments) -> Vec<Setting> {
         Command::Serve(options) => options.mcp.clone(),
         _ => None,
     };
+    let http = match &arguments.command {
+        Command::Serve(options) => options.http.clone(),
+        _ => None,
+    };
     [
         file.map(|file| Setting::text("mcp.config", file, "--mcp-config")),
         address.map(|address| Setting::text("mcp_face.address", address, "--mcp")),
+        http.map(|address| Setting::text("http.address", address, "--http")),
         arguments.trust_folder.then(|| Setting::json("trust_folder", true, "--trust-folder")),
     ]
     .into_iter()

@@ -45,8 +45,7 @@ pub struct AgentDeps {
 }
 
 /// What happens in a turn, for who looks on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum TurnEvent {
     /// Something that the model tells while it answers.
     Model(ModelEvent),

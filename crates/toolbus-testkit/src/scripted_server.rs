@@ -18,7 +18,7 @@ pub struct Asked {
     pub path: String,
     /// Its headers, by their names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// What was sent.
+    /// What was sent; null where nothing was.
     pub body: Value,
 }
 
@@ -53,9 +53,11 @@ pub struct Server {
     _tasks: JoinSet<()>,
 }
 
-#[derive(Default)]
+/// Gives the answer to a request.
+type Script = Box<dyn FnMut(&Asked) -> Reply + Send>;
+
 struct State {
-    script: VecDeque<Reply>,
+    script: Script,
     asked: Vec<Asked>,
     /// How many connections were given up by the other side.
     hung_up: usize,
@@ -64,9 +66,16 @@ struct State {
 impl Server {
     /// Starts one that gives these answers, in order.
     pub async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+        let mut script: VecDeque<_> = script.into_iter().collect();
+        let over = || Reply::error(418, &json!({"error": {"message": "the script is over"}}));
+        Self::answering(move |_| script.pop_front().unwrap_or_else(over)).await
+    }
+
+    /// Starts one that answers each request so.
+    pub async fn answering(script: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
-        let state = State { script: script.into_iter().collect(), ..State::default() };
+        let state = State { script: Box::new(script), asked: Vec::new(), hung_up: 0 };
         let state = Arc::new(Mutex::new(state));
         let mut tasks = JoinSet::new();
         let accepted = state.clone();
@@ -137,11 +146,11 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let Some(asked) = read_request(&mut stream).await else { return };
     let reply = {
         let mut state = state.lock();
+        let reply = (state.script)(&asked);
         state.asked.push(asked);
-        state.script.pop_front()
+        reply
     };
-    let none = || Reply::error(418, &json!({"error": {"message": "the script is over"}}));
-    if write_reply(&mut stream, reply.unwrap_or_else(none)).await.is_none() {
+    if write_reply(&mut stream, reply).await.is_none() {
         state.lock().hung_up += 1;
     }
 }
@@ -165,13 +174,17 @@ async fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     });
     let headers: BTreeMap<_, _> = headers.collect();
 
-    let length: usize = headers.get("content-length")?.parse().ok()?;
+    let length = headers.get("content-length").and_then(|length| length.parse().ok());
+    let length: usize = length.unwrap_or_default();
     while bytes.len() < end + 4 + length {
         if stream.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }
     }
-    let body = serde_json::from_slice(&bytes[end + 4..]).expect("a request is JSON");
+    let body = match &bytes[end + 4..] {
+        [] => Value::Null,
+        body => serde_json::from_slice(body).expect("a request is JSON"),
+    };
     Some(Asked { path, headers, body })
 }
 

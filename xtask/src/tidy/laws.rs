@@ -41,7 +41,7 @@ const LAYERS: &[&[&str]] = &[
     // the agent: turns of a model that calls tools
     &["toolbus-agent"],
     // doors
-    &["toolbus-face"],
+    &["toolbus-face", "toolbus-http"],
     // the facade: what a program embeds, which has a frame of its own
     &["toolbus"],
     // the frame of a process: libraries work without one
@@ -87,7 +87,7 @@ const RESERVED: [(&str, &[&str]); 12] = [
 ];
 
 /// A crate that must not have another anywhere below it, as it is by default.
-const FORBIDDEN_BELOW: [(&str, &str); 13] = [
+const FORBIDDEN_BELOW: [(&str, &str); 15] = [
     ("toolbus-wire", "tokio"),
     // It knows bytes and questions, whoever keeps them.
     ("toolbus-query", "sqlx"),
@@ -98,6 +98,8 @@ const FORBIDDEN_BELOW: [(&str, &str); 13] = [
     ("toolbus-face", "reqwest"),
     ("toolbus-face", "toolbus-mcp"),
     ("toolbus-face", "toolbus-runtime"),
+    ("toolbus-http", "reqwest"),
+    ("toolbus-http", "toolbus-runtime"),
     // Its types are for engines without I/O.
     ("toolbus-models", "reqwest"),
     // It holds a credential, and whoever is on the bus has no business with it.

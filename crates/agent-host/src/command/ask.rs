@@ -47,7 +47,7 @@ pub(super) async fn run(
     one_shot.wait_for_servers().await;
 
     let session = options.session.clone().unwrap_or_else(new_session);
-    let scope = Scope { cancelled: stop.clone(), ..one_shot.turn_scope(&session) };
+    let scope = Scope { cancelled: stop.clone(), ..one_shot.turn_scope(&agent, &session) };
     let terminal = Terminal::start("agent");
     let printer = TurnPrinter::new(options.json, terminal.line());
     let turn = TurnContext {

@@ -58,8 +58,8 @@ pub(super) async fn run(
     let session = options.session.clone().unwrap_or_else(new_session);
     let mut chat = Conversation {
         one_shot: &one_shot,
+        scope: one_shot.turn_scope(&agent, &session),
         agent,
-        scope: one_shot.turn_scope(&session),
         interrupts,
         usage: TokenUsage::default(),
     };
@@ -128,7 +128,7 @@ impl Conversation<'_> {
     }
 
     async fn enter(&mut self, session: &SessionId) {
-        self.scope = self.one_shot.turn_scope(session);
+        self.scope = self.one_shot.turn_scope(&self.agent, session);
         self.greet();
         self.turn(None).await;
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolbus::{InstanceId, Toolbus};
+use toolbus_agent::Agent;
 use toolbus_approvals::ApprovalStore;
 use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
@@ -102,9 +103,8 @@ impl OneShot {
     }
 
     /// The scope of turns of the agent that a person has in this session.
-    pub(super) fn turn_scope(&self, session: &SessionId) -> Scope {
-        let scope = Scope::new(Door::Turn, Principal::local(), self.toolbus().name().clone());
-        self.toolbus().invoker().begin_run(scope.with_session(Some(session.clone())))
+    pub(super) fn turn_scope(&self, agent: &Agent, session: &SessionId) -> Scope {
+        agent.turn_scope(self.toolbus().name(), Principal::local(), session.clone())
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.

@@ -8,6 +8,7 @@ use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
 use super::LEAVE_TIMEOUT;
+use crate::agent_server::AgentServer;
 use crate::face::FaceServer;
 use crate::fleet::{self, Fleet, Membership};
 use crate::policy_reload::{self, SettingsSource};
@@ -50,17 +51,30 @@ pub(super) async fn run(
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
 
+    let agent = AgentServer::start(&settings, &fleet).await?;
+    if let Some(agent) = &agent {
+        agent.report();
+    }
+
     if let Some(state) = fleet.state() {
         state.report();
     }
-    let face_address = face.as_ref().map(FaceServer::address);
-    set_status(&context, &fleet, face_address);
+    let ports = Ports {
+        face: face.as_ref().map(FaceServer::address),
+        http: agent.as_ref().and_then(AgentServer::address),
+    };
+    set_status(&context, &fleet, ports);
     ready.set(State::Up);
     tracing::info!(agent = %toolbus.name(), "serving tool calls");
 
     context.shutdown.requested().cancelled().await;
     // A part of the grace stays for leaving the bus.
-    let grace = settings.shutdown.grace.duration() * 4 / 5;
+    let mut grace = settings.shutdown.grace.duration() * 4 / 5;
+    // Turns call tools: those end first.
+    if let Some(agent) = agent {
+        grace /= 2;
+        agent.close(grace).await;
+    }
     let clients = async {
         if let Some(face) = face {
             face.close(grace).await;
@@ -72,8 +86,14 @@ pub(super) async fn run(
     Ok(Exit::SUCCESS)
 }
 
+/// Where others reach it.
+struct Ports {
+    face: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+}
+
 /// What `/status` tells of the agent.
-fn set_status(context: &Context, fleet: &Fleet, face: Option<SocketAddr>) {
+fn set_status(context: &Context, fleet: &Fleet, ports: Ports) {
     let toolbus = fleet.toolbus().clone();
     let policy = fleet.policy().clone();
     let scripts_memory = fleet.scripts_memory();
@@ -100,8 +120,11 @@ fn set_status(context: &Context, fleet: &Fleet, face: Option<SocketAddr>) {
         if let Some(state) = &state {
             status["state"] = state.clone();
         }
-        if let Some(face) = face {
+        if let Some(face) = ports.face {
             status["mcpFace"] = face.to_string().into();
+        }
+        if let Some(http) = ports.http {
+            status["http"] = http.to_string().into();
         }
         status
     });

@@ -9,10 +9,10 @@ use toolbus_testkit::rabbit;
 use toolbus_testkit::scripted_server::{Part, Reply, Server};
 use toolbus_testkit::{eventually, process::Process};
 
-use crate::support::{LIMIT, scripts};
+use crate::support::{LIMIT, scripts, start};
 
 /// An answer of OpenAI's chat completions: this text, and calls of these tools.
-fn answer(text: &str, calls: &[(&str, Value)]) -> Reply {
+pub(crate) fn answer(text: &str, calls: &[(&str, Value)]) -> Reply {
     let mut events = Vec::new();
     let mut event = |delta: Value, stop: Option<&str>| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": stop});
@@ -37,12 +37,12 @@ fn answer(text: &str, calls: &[(&str, Value)]) -> Reply {
     Reply::events(events)
 }
 
-fn script(source: &str) -> (&'static str, Value) {
+pub(crate) fn script(source: &str) -> (&'static str, Value) {
     ("execute_python_script", json!({"script": source}))
 }
 
 /// A folder with settings that name the server's model.
-fn settings(server: &Server) -> TempDir {
+pub(crate) fn settings(server: &Server) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
         "store = \"sqlite:{}\"\n[models]\nretries = 0\n[models.endpoints.main]\nprovider = \
@@ -159,6 +159,35 @@ async fn tools_are_found_and_long_results_are_split() {
     assert!(index.contains("| 0 | One | `session/") && index.contains("art_"), "{index}");
     assert!(index.len() < 2_000, "{index}");
     assert!(results.last().unwrap().contains("No skills saved yet"), "{results:?}");
+}
+
+/// Programs have turns over HTTP, and are told of them while they run.
+#[tokio::test]
+async fn a_program_has_turns_over_http() {
+    let server =
+        Server::start([answer("I look. ", &[script("print(6 * 7)")]), answer("42.", &[])]).await;
+    let folder = settings(&server);
+    let launch = launch(folder.path(), &["serve", "--http", "127.0.0.1:0"]);
+    let service = start(launch.env("TOOLBUS_HTTP__TOKENS__alice", "a token of alice")).await;
+    let (_, status) = service.look("/status").await.unwrap();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let url = format!("http://{}/v1/turns", status["details"]["http"].as_str().unwrap());
+
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let said = json!({"text": "What is it?", "session": "sums"});
+    let refused = client.post(&url).json(&said).send().await.unwrap();
+    assert_eq!(refused.status(), 401);
+    let turn = client.post(&url).json(&said).bearer_auth("a token of alice");
+    let turn = turn.header("accept", "text/event-stream").send().await.unwrap();
+    let told = turn.text().await.unwrap();
+    for expected in [
+        "event: session\ndata: {\"session\":\"sums\"}\n\n",
+        "event: call_begun\ndata: {\"id\":\"call_0\",\"tool\":\"execute_python_script\"",
+        "\"text\":\"42\\n\"}\n\n",
+        "event: end\ndata: {\"end\":\"answered\",\"text\":\"42.\"",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
 }
 
 /// Killed and resumed: the call that had ended is not made again, in a fleet over a broker.

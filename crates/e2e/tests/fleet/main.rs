@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod agent;
+mod agent_session;
 mod approvals;
 mod artifacts;
 mod asks;

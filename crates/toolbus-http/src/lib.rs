@@ -1,0 +1,111 @@
+//! The HTTP interface: turns of the agent, for programs.
+//!
+//! `POST /v1/turns` has the agent answer what it is sent, and tells what happens meanwhile by
+//! server-sent events where the client accepts those. A client that goes away ends its turn, unless
+//! it can come back for it: a request with an `Idempotency-Key` is one turn however often it is sent.
+//!
+//! Clients are known by tokens. Without any, everybody who reaches the port is the same client, and
+//! the names that the port is reached by, and the origins of web pages, are checked as those of the
+//! MCP endpoint are, or any web page could have its reader's browser speak to the agent.
+//!
+//! It opens no port itself: [`TurnApi::router`] is served by whoever has one.
+
+mod event_queue;
+mod refusal;
+mod turn_message;
+mod turns;
+mod visitors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::post;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_agent::Agent;
+use toolbus_wire::name::AgentName;
+
+use visitors::Visitors;
+
+/// Longest body of a request, in bytes.
+pub const BODY_BYTES_MAX: usize = 8 << 20;
+/// Where turns are asked for.
+pub const TURNS_PATH: &str = "/v1/turns";
+
+/// Whose requests are answered.
+#[derive(Clone, Default)]
+pub struct ApiSettings {
+    /// Names that clients may reach this machine by, with or without a port; a request for another
+    /// one is refused. `localhost`, `127.0.0.1` and `[::1]` always may.
+    pub allowed_hosts: Vec<String>,
+    /// Web pages that may ask, by their origins; a request from another one is refused.
+    pub allowed_origins: Vec<String>,
+    /// The clients, each with its token. Where there are any, a request without one of the tokens
+    /// is refused.
+    pub tokens: Vec<(String, String)>,
+}
+
+/// What answers.
+pub struct ApiDeps {
+    /// The agent's name.
+    pub name: AgentName,
+    /// The agent.
+    pub agent: Agent,
+    /// Turns at a time; more are refused.
+    pub turns_max: usize,
+}
+
+/// The interface to one agent. Before its server is closed, [`drain`](TurnApi::drain) it.
+pub struct TurnApi {
+    router: Router,
+    shared: Arc<Shared>,
+}
+
+/// What its requests share.
+struct Shared {
+    deps: ApiDeps,
+    visitors: Visitors,
+    places: Arc<Semaphore>,
+    turns: TaskTracker,
+    /// Fires when turns that are under way are left as they are.
+    stop: CancellationToken,
+}
+
+impl TurnApi {
+    /// The interface for these clients.
+    #[must_use]
+    pub fn new(settings: ApiSettings, deps: ApiDeps) -> Self {
+        let shared = Arc::new(Shared {
+            visitors: Visitors::new(settings),
+            places: Arc::new(Semaphore::new(deps.turns_max)),
+            deps,
+            turns: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        let router = Router::new()
+            .route(TURNS_PATH, post(turns::answer))
+            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+            .with_state(Arc::clone(&shared));
+        Self { router, shared }
+    }
+
+    /// What is to be served.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Takes no more turns, and waits up to `grace` for those that are under way. What is left goes
+    /// on when its session is used again.
+    pub async fn drain(&self, grace: Duration) {
+        self.shared.places.close();
+        self.shared.turns.close();
+        let ended = tokio::time::timeout(grace, self.shared.turns.wait()).await;
+        if ended.is_err() {
+            self.shared.stop.cancel();
+            self.shared.turns.wait().await;
+        }
+    }
+}
