@@ -155,7 +155,8 @@ impl Agent {
         report
     }
 
-    /// Writes down what a user thinks of an answer in a session. The model is told in the next turn.
+    /// Writes down what a user thinks of an answer in a session. The model is told in the next
+    /// turn.
     ///
     /// # Errors
     /// As of [`say`](Agent::say).

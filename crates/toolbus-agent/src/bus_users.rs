@@ -1,9 +1,9 @@
 //! Users on the bus: what they say at `user.message` is answered where they want the reply.
 //!
 //! A message is acknowledged once its answer is out. When this process ends before that, the broker
-//! hands it to another one, which goes on with the turn where it was: what is said under one message
-//! id is answered once. Nobody here proves who they are: a user is known by the name of the program
-//! that sends the message, and by the name that it gives them (`claimed:PROGRAM/USER`).
+//! hands it to another one, which goes on with the turn where it was: what is said under one
+//! message id is answered once. Nobody here proves who they are: a user is known by the name of the
+//! program that sends the message, and by the name that it gives them (`claimed:PROGRAM/USER`).
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -193,6 +193,7 @@ impl Users {
         scope: &Arc<Scope>,
     ) -> Result<TurnReport, Error> {
         let (tell, told) = channel(TOLD_WAITING_MAX);
+        // It ends what is told when it ends.
         let turn = async move {
             let teller = Teller { text: Mutex::default(), tell };
             let on_event = |event| teller.hear(event);
@@ -204,6 +205,7 @@ impl Users {
                 };
                 let text = said.content.clone();
                 let said = Said { text, id: Some(envelope.message_id.clone()) };
+
                 match self.deps.agent.say(context, said).await {
                     // Another process has a turn in it, which will end.
                     Err(Error::Busy(_)) if !scope.cancelled.is_cancelled() => {}

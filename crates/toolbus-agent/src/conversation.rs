@@ -175,7 +175,7 @@ pub struct Conversation {
     limits: TurnLimits,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Turn {
     rounds: u32,
     timeout_rounds: u32,
@@ -267,15 +267,8 @@ impl Conversation {
         if let Some(text) = hint {
             self.history.push(Message::User { text });
         }
-        self.turn = Some(Turn {
-            rounds: 0,
-            timeout_rounds: 0,
-            continuations: 0,
-            trims: 0,
-            limit: None,
-            said: String::new(),
-            calls: None,
-        });
+
+        self.turn = Some(Turn::default());
         Ok(vec![Effect::Ask { with_tools: true }])
     }
 

@@ -2,7 +2,8 @@
 //!
 //! `POST /v1/turns` has the agent answer what it is sent, and tells what happens meanwhile by
 //! server-sent events where the client accepts those. A client that goes away ends its turn, unless
-//! it can come back for it: a request with an `Idempotency-Key` is one turn however often it is sent.
+//! it can come back for it: a request with an `Idempotency-Key` is one turn however often it is
+//! sent.
 //!
 //! Clients are known by tokens. Without any, everybody who reaches the port is the same client, and
 //! the names that the port is reached by, and the origins of web pages, are checked as those of the
