@@ -21,12 +21,15 @@ use toolbus_tools::id::{SessionId, ToolName};
 use toolbus_tools::{CallError, Door, Invoker, Principal, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
+use tracing::Instrument as _;
 
 use crate::context::ContextBuilder;
 use crate::conversation::{Effect, Event, TurnEnd};
 use crate::sessions::{
     EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions,
 };
+
+use crate::spans::turn_span;
 
 /// An agent. Clones are the same.
 #[derive(Clone)]
@@ -135,11 +138,15 @@ impl Agent {
         context: TurnContext<'_>,
         said: impl Into<Said>,
     ) -> Result<TurnReport, Error> {
-        let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
-        let mut turn = Turn::new(&self.0, &context, session);
-        let report = turn.say(said.into()).await;
-        turn.session.close().await;
-        report
+        let said = said.into();
+        let turn = async {
+            let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
+            let mut turn = Turn::new(&self.0, &context, session);
+            let report = turn.say(said).await;
+            turn.session.close().await;
+            report
+        };
+        turn.instrument(turn_span(&context.scope)).await
     }
 
     /// Brings the turn to its end that was interrupted in the session of a scope. `None`: there is
@@ -148,11 +155,14 @@ impl Agent {
     /// # Errors
     /// As of [`say`](Agent::say).
     pub async fn resume(&self, context: TurnContext<'_>) -> Result<Option<TurnReport>, Error> {
-        let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
-        let mut turn = Turn::new(&self.0, &context, session);
-        let report = turn.resume().await;
-        turn.session.close().await;
-        report
+        let turn = async {
+            let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
+            let mut turn = Turn::new(&self.0, &context, session);
+            let report = turn.resume().await;
+            turn.session.close().await;
+            report
+        };
+        turn.instrument(turn_span(&context.scope)).await
     }
 
     /// Writes down what a user thinks of an answer in a session. The model is told in the next

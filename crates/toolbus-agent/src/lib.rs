@@ -9,6 +9,7 @@ pub mod agent;
 pub mod context;
 pub mod conversation;
 pub mod sessions;
+pub mod spans;
 
 mod bus_users;
 mod history;

@@ -12,6 +12,7 @@ use url::Url;
 
 use crate::api::{ApiModel, ChatFlavour, HttpClients, KeySource, Protocol};
 use crate::fallback::{FallbackModel, RetryLimits};
+use crate::metrics::Recorder;
 use crate::model::Model;
 use crate::models::Models;
 use crate::settings::{CallStyle, EndpointSettings, KeyReference, ModelSettings, Provider, Tier};
@@ -116,6 +117,7 @@ fn connect_endpoint(
         prices: endpoint.prices,
         idle_timeout: endpoint.idle_timeout.duration(),
         timeout: endpoint.timeout.duration(),
+        recorder: Recorder::new(&endpoint.model, protocol.provider()),
     };
     match endpoint.calls {
         CallStyle::Native => Arc::new(model),

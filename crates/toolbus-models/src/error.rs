@@ -161,6 +161,24 @@ impl ErrorKind {
         }
     }
 
+    /// Which of them it is, for metrics.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Overloaded { .. } => "overloaded",
+            Self::ContextTooLong { .. } => "context_too_long",
+            Self::Unauthenticated { .. } => "unauthenticated",
+            Self::QuotaSpent { .. } => "quota_spent",
+            Self::Refused { .. } => "refused",
+            Self::BrokenStream { .. } => "broken_stream",
+            Self::TooLarge { .. } => "too_large",
+            Self::TimedOut { .. } => "timeout",
+            Self::Unreachable { .. } => "unreachable",
+            Self::NoKey { .. } => "no_key",
+        }
+    }
+
     /// How long the API says to wait before the next request.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

@@ -12,6 +12,7 @@ mod dashboards;
 mod page;
 pub(crate) mod servers;
 pub(crate) mod spans;
+mod turns;
 
 /// The trace that the stranger's messages belong to, and its own span in it.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

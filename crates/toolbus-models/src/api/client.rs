@@ -22,7 +22,7 @@ use super::stream::{AnswerStream, Progress};
 use crate::completion::{Completion, TokenUsage};
 use crate::dialect::{Dialect, LoweredTools};
 use crate::error::{ErrorKind, ModelError, TimedPhase};
-use crate::metrics::{chat_span, record_usage};
+use crate::metrics::{Recorder, chat_span, record_usage};
 use crate::model::{Model, OnEvent};
 use crate::request::ModelRequest;
 use crate::settings::{ReasoningEffort, TokenPrices};
@@ -60,6 +60,7 @@ pub(crate) struct ApiModel {
     pub(crate) idle_timeout: Duration,
     /// Of the whole answer.
     pub(crate) timeout: Duration,
+    pub(crate) recorder: Recorder,
 }
 
 /// How an API is talked to.
@@ -126,7 +127,7 @@ impl Protocol {
     }
 
     /// Whose API it is, as OpenTelemetry names it.
-    fn provider(self) -> &'static str {
+    pub(crate) fn provider(self) -> &'static str {
         match self {
             Self::Chat(ChatFlavour::OpenRouter) => "openrouter",
             Self::Chat(ChatFlavour::OpenAi | ChatFlavour::Compatible) => "openai",
@@ -180,7 +181,12 @@ impl Model for ApiModel {
         on_event: OnEvent<'a>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         let span = chat_span(&self.model, self.protocol.provider());
-        Box::pin(self.ask(request, on_event).instrument(span))
+        let began = Instant::now();
+        Box::pin(async move {
+            let result = self.ask(request, on_event).instrument(span).await;
+            self.recorder.record(began.elapsed(), &result);
+            result
+        })
     }
 }
 

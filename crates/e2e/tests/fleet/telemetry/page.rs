@@ -40,8 +40,10 @@ which Prometheus keeps the resource of each process, and of the broker's own: Ra
 ";
 
 /// Who records them, and what.
-const TABLES: [(&str, &[Metric], &[Span]); 8] = [
+const TABLES: [(&str, &[Metric], &[Span]); 10] = [
     ("Calls of tools", toolbus_tools::metrics::METRICS, toolbus_tools::metrics::SPANS),
+    ("The agent", &[], toolbus_agent::spans::SPANS),
+    ("Models", toolbus_models::metrics::METRICS, toolbus_models::metrics::SPANS),
     ("The bus", toolbus_bus::metrics::METRICS, toolbus_bus::metrics::SPANS),
     ("The connection to RabbitMQ", toolbus_rabbitmq::metrics::METRICS, &[]),
     ("MCP servers, in the bridge", toolbus_mcp::metrics::METRICS, toolbus_mcp::metrics::SPANS),
