@@ -89,15 +89,20 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// The primary result code of SQLite, <https://www.sqlite.org/rescode.html>.
+/// The extended result code of SQLite, <https://www.sqlite.org/rescode.html>.
 fn sqlite_code(error: &(dyn sqlx::error::DatabaseError + 'static)) -> Option<u32> {
     let error = error.try_downcast_ref::<SqliteError>()?;
-    let code: u32 = sqlx::error::DatabaseError::code(error)?.parse().ok()?;
-    Some(code & 0xff)
+    sqlx::error::DatabaseError::code(error)?.parse().ok()
 }
 
+/// The memory that processes share cannot grow, which is a file on the disk.
+const SQLITE_IOERR_SHMSIZE: u32 = 4_874;
+
 fn of_sqlite(code: u32, text: String) -> Error {
-    match code {
+    if code == SQLITE_IOERR_SHMSIZE {
+        return Error::Full;
+    }
+    match code & 0xff {
         5 | 6 => Error::Locked,
         8 => Error::ReadOnly,
         13 => Error::Full,

@@ -5,11 +5,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolbus_testkit::process::{Finished, Launch, binary};
-use toolbus_testkit::rabbit;
+use toolbus_testkit::rabbit::{self, Message};
 use toolbus_testkit::scripted_server::{Part, Reply, Server};
 use toolbus_testkit::{eventually, process::Process};
 
-use crate::support::{LIMIT, scripts, start};
+use crate::support::{ANSWERS, Frame, LIMIT, Stranger, scripts, start};
 
 /// An answer of OpenAI's chat completions: this text, and calls of these tools.
 pub(crate) fn answer(text: &str, calls: &[(&str, Value)]) -> Reply {
@@ -223,6 +223,81 @@ async fn a_turn_goes_on_after_its_process_was_killed() {
     assert_eq!(second.stdout, "It ran once.Nothing else.\n");
     assert_eq!(results(&server), before, "its output is another each time that it runs");
     assert_eq!(before.len(), 1);
+}
+
+/// Two processes of one agent share its users: each message is answered once, whoever takes it.
+#[tokio::test]
+async fn two_hosts_of_one_name_answer_each_message_once() {
+    const MESSAGES: usize = 40;
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let bus = vhost.amqp_url();
+    let server = Server::answering(|asked| {
+        let messages = asked.body["messages"].as_array().unwrap();
+        let said = messages.iter().rfind(|message| message["role"] == "user").unwrap();
+        answer(&format!("heard {}", said["content"].as_str().unwrap()), &[])
+    })
+    .await;
+    let folder = settings(&server);
+    let serve = || start(launch(folder.path(), &["--bus", &bus, "serve"]));
+    let _hosts = (serve().await, serve().await);
+
+    let user = Stranger::new(&vhost, &[]).await;
+    for at in 0..MESSAGES {
+        let session = format!("s{}", at % 8);
+        let said = json!({"content": at.to_string(), "sessionId": session, "userId": "u"});
+        let kind = "RockBot.UserProxy.UserMessage";
+        user.send(&Frame::new("user.message", kind, said.to_string())).await;
+    }
+    let replies = user.take(ANSWERS, MESSAGES).await;
+    let text = |message: &Message| -> String {
+        let reply: Value = serde_json::from_slice(&message.body).unwrap();
+        reply["content"].as_str().unwrap().to_owned()
+    };
+    let mut texts: Vec<_> = replies.iter().map(text).collect();
+    texts.sort();
+    let mut expected: Vec<_> = (0..MESSAGES).map(|at| format!("heard {at}")).collect();
+    expected.sort();
+    assert_eq!(texts, expected);
+    assert_eq!(server.asked().len(), MESSAGES, "no turn was done twice");
+}
+
+/// What does not fit on the disk is told, and what was said before that is there.
+#[tokio::test]
+async fn a_full_disk_is_told_and_the_session_goes_on_later() {
+    let server = Server::answering(|_| answer("Heard.", &[])).await;
+    let folder = settings(&server);
+    let disk = tempfile::tempdir().unwrap();
+    let config = folder.path().join("toolbus.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let (_, models) = text.split_once('\n').unwrap();
+    let store = format!("store = \"sqlite:{}/state.db\"", disk.path().display());
+    std::fs::write(&config, format!("{store}\n{models}")).unwrap();
+
+    let script = r#"
+        mount -t tmpfs -o size=4m none "$1"
+        ask() {
+            "$2" --config "$3" ask "$4" --session a 2>"$3.err"
+            echo "exit $?"
+            grep '^error' "$3.err"
+        }
+        ask "$@" one
+        head -c 8M /dev/zero > "$1/filler" 2>/dev/null
+        ask "$@" two
+        rm "$1/filler"
+        ask "$@" three
+    "#;
+    let mut command = tokio::process::Command::new("timeout");
+    command.args(["60", "unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+    command.arg(disk.path()).arg(binary("agent-host").unwrap()).arg(&config);
+    command.env("XDG_STATE_HOME", folder.path());
+    let output = command.output().await.unwrap();
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let full = "error: sessions cannot be kept: the disk that the state is on is full\n";
+    assert_eq!(output, format!("Heard.\nexit 0\nexit 1\n{full}Heard.\nexit 0\n"));
+
+    let asked = server.asked();
+    let last = asked.last().unwrap().body["messages"].as_array().unwrap();
+    assert!(last.iter().any(|message| message["content"] == "one"), "{last:?}");
 }
 
 /// What a person sees who talks with it, and interrupts it.

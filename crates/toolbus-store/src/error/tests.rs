@@ -4,6 +4,8 @@ use super::*;
 fn codes_have_names() {
     let text = || "x".to_owned();
     assert_eq!(of_sqlite(13, text()), Error::Full);
+    assert_eq!(of_sqlite(4_874, text()), Error::Full);
+    assert_eq!(of_sqlite(266, text()), Error::Unavailable(text()));
     assert_eq!(of_sqlite(8, text()), Error::ReadOnly);
     assert_eq!(of_sqlite(5, text()), Error::Locked);
     assert_eq!(of_sqlite(26, text()), Error::Damaged(text()));
