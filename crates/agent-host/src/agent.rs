@@ -3,9 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use toolbus_agent::{Agent, AgentDeps, ContextBuilder, Sessions};
+use toolbus_memory::Summarize;
 use toolbus_models::connect::{ConnectError, ModelDeps};
+use toolbus_models::message::Message;
+use toolbus_models::model::Model;
 use toolbus_models::models::Models;
+use toolbus_models::request::ModelRequest;
+use toolbus_models::settings::Tier;
 use toolbus_tools::CredentialSource;
 use toolbus_wire::envelope::new_id;
 
@@ -57,6 +63,9 @@ pub(crate) fn open(
         Some(name) => models.find(name).ok_or_else(|| Error::UnknownModel(name.to_owned()))?,
         None => models.tier(settings.agent.tier).ok_or(Error::NoModel)?,
     };
+    if let Some(model) = models.tier(Tier::Low) {
+        state.summaries.set(Arc::new(ModelSummaries(model)));
+    }
     let system = match &settings.agent.profile {
         Some(folder) => read_profile(folder)?,
         None => format!("You are {}, an agent with tools.\n\n{WORK}", settings.name),
@@ -72,6 +81,26 @@ pub(crate) fn open(
             .with_services(fleet.services().clone())
             .with_definitions_max(definitions_max),
     }))
+}
+
+/// Sums skills up by a model.
+struct ModelSummaries(Arc<dyn Model>);
+
+const SUMMARIZE: &str = "You write the line under which a page of instructions is listed. Answer \
+     with one line of at most 15 words that says when the page helps, and with nothing else.";
+
+impl Summarize for ModelSummaries {
+    fn summarize<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            let request = ModelRequest {
+                system: SUMMARIZE.into(),
+                messages: vec![Arc::new(Message::user(text))],
+                ..ModelRequest::default()
+            };
+            let completion = self.0.complete(&request, &mut |_| {}).await.ok()?;
+            Some(completion.message.text()).filter(|line| !line.trim().is_empty())
+        })
+    }
 }
 
 /// How an agent without a profile works.

@@ -219,7 +219,7 @@ fn keep_memory(
         builder = builder.guide(guide);
     }
     let (store, config) = (state.store().clone(), MemoryConfig::default());
-    let deps = MemoryDeps { store, config, threshold };
+    let deps = MemoryDeps { store, config, threshold, summaries: state.summaries.clone() };
     builder.remote_tools(move |registry, _| toolbus_memory::register(registry, deps))
 }
 

@@ -1,12 +1,14 @@
 //! State that outlives the process: where it is, and what is kept there.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use toolbus_approvals::Approvals;
 use toolbus_artifacts::{Artifacts, Sweeper};
 use toolbus_audit::Audit;
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
-use toolbus_memory::{MemoryConfig, MemorySweeper, WorkingMemory};
+use toolbus_memory::{MemoryConfig, MemorySweeper, Summaries, WorkingMemory};
 use toolbus_policy::LivePolicy;
 use toolbus_store::{LazyStore, Location, LocationError, Migrations};
 use toolbus_vault::LazyVault;
@@ -15,6 +17,9 @@ use toolbus_wire::name::AgentName;
 
 use crate::month_counts::{self, MonthCounts};
 use crate::settings::Settings;
+
+/// How long summaries of skills are waited for that a model is writing.
+const SUMMARIES_GRACE: Duration = Duration::from_secs(3);
 
 /// The tables of all that is kept there.
 const MIGRATIONS: [Migrations; 8] = [
@@ -39,6 +44,7 @@ pub(crate) struct KeptState {
     sweeper: Option<Sweeper>,
     pub(crate) memory: WorkingMemory,
     memory_sweeper: MemorySweeper,
+    pub(crate) summaries: Summaries,
     /// Where there is a key for it.
     pub(crate) vault: Option<LazyVault>,
     months: MonthCounts,
@@ -111,6 +117,7 @@ impl KeptState {
             sweeper,
             memory,
             memory_sweeper,
+            summaries: Summaries::default(),
             vault,
             months,
         })
@@ -161,6 +168,7 @@ impl KeptState {
 
     /// Ends what works with it, and closes it.
     pub(crate) async fn close(&self) {
+        self.summaries.close(SUMMARIES_GRACE).await;
         self.approvals.close().await;
         self.months.close().await;
         if let Some(audit) = &self.audit {

@@ -10,6 +10,7 @@ use toolbus_tools::{Executor, Guide, Tool};
 use crate::arguments::{self, text};
 use crate::long_term_tools::with_change_annotations;
 use crate::skills::{SKILL_BYTES_MAX, SkillSummary, Skills};
+use crate::summaries::Summaries;
 use crate::{Error, MemoryOwner, texts};
 
 const SOURCE: &str = "skills";
@@ -27,6 +28,7 @@ enum Operation {
 struct SkillTool {
     operation: Operation,
     skills: Skills,
+    summaries: Summaries,
 }
 
 /// The guide to skills.
@@ -38,9 +40,14 @@ pub(crate) fn guide() -> Guide {
     }
 }
 
-pub(crate) fn register(registry: &Registry, store: &LazyStore) -> Result<(), registry::Error> {
+pub(crate) fn register(
+    registry: &Registry,
+    store: &LazyStore,
+    summaries: &Summaries,
+) -> Result<(), registry::Error> {
     for operation in [Operation::Save, Operation::Get, Operation::List, Operation::Delete] {
-        let tool = SkillTool { operation, skills: Skills::new(store.clone()) };
+        let (skills, summaries) = (Skills::new(store.clone()), summaries.clone());
+        let tool = SkillTool { operation, skills, summaries };
         registry.register(operation.definition(), tool)?;
     }
     Ok(())
@@ -121,6 +128,7 @@ impl SkillTool {
             Operation::Save => {
                 let content = text(arguments, "content").unwrap_or_default();
                 let name = self.skills.save(owner, name, content).await?;
+                self.summaries.begin(&self.skills, owner, &name, content);
                 let index = describe(&self.skills.list(owner).await?);
                 Ok(format!("Skill '{name}' saved. Summary is being generated.\n\n{index}"))
             }

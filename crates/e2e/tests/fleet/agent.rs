@@ -190,6 +190,27 @@ async fn a_program_has_turns_over_http() {
     }
 }
 
+/// What a skill is listed under is written by a model, once it is saved.
+#[tokio::test]
+async fn a_skill_is_summed_up_by_the_model() {
+    let server = Server::answering(|asked| {
+        let messages = asked.body["messages"].as_array().unwrap();
+        let (first, last) = (&messages[1]["content"], &messages[messages.len() - 1]);
+        if first.as_str().unwrap().starts_with("# Tea") {
+            return answer("How tea is\nmade.", &[]);
+        }
+        let page = json!({"name": "tea", "content": "# Tea\n\nBoil water."});
+        let calls = [("save_skill", page)];
+        answer("Noted.", if last["role"] == "tool" { &[] } else { &calls })
+    })
+    .await;
+    let folder = settings(&server);
+    let asked = run(folder.path(), &["ask", "Remember how to make tea"]).await;
+    assert_eq!(asked.stdout, "Noted.Noted.\n", "{asked:?}");
+    let listed = run(folder.path(), &["invoke", "list_skills"]).await;
+    assert!(listed.stdout.contains("tea: How tea is made."), "{listed:?}");
+}
+
 /// Killed and resumed: the call that had ended is not made again, in a fleet over a broker.
 #[tokio::test]
 async fn a_turn_goes_on_after_its_process_was_killed() {

@@ -135,7 +135,10 @@ impl Script {
         let is_said = |message: &Value| {
             message["role"] == "user" && message["content"].as_str().unwrap().starts_with("turn ")
         };
-        let at = messages.iter().rposition(is_said).unwrap();
+        // A skill was saved, and is to be summed up.
+        let Some(at) = messages.iter().rposition(is_said) else {
+            return answer("How tea is made.", &[]);
+        };
         let turn: usize = messages[at]["content"].as_str().unwrap()[5..].parse().unwrap();
         if !messages[at..].iter().any(|message| message["role"] == "tool") {
             return answer("", &calls_of(turn, &self.turns, messages));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolbus_artifacts::{ArtifactConfig, Artifacts, OffloadOutput, Place};
-use toolbus_memory::{MemoryConfig, MemoryDeps, ProtectResults, ResultThreshold, WorkingMemory};
+use toolbus_memory::{
+    MemoryConfig, MemoryDeps, ProtectResults, ResultThreshold, Summaries, WorkingMemory,
+};
 use toolbus_store::{LazyStore, Location};
 use toolbus_testkit::state::StatePlace;
 use toolbus_tools::call::{Call, Invocation, Outcome, Output};
@@ -110,7 +112,8 @@ fn builder(
     let threshold = ResultThreshold::by(|_| THRESHOLD);
     let (store, config) = (store.clone(), config.clone());
     let memory = WorkingMemory::new(store.clone(), config.clone());
-    let deps = MemoryDeps { store, config, threshold: threshold.clone() };
+    let (threshold_of_tools, summaries) = (threshold.clone(), Summaries::default());
+    let deps = MemoryDeps { store, config, threshold: threshold_of_tools, summaries };
     toolbus_memory::register(&registry, deps).expect("the names are free");
 
     let tool = Tool::new("give", "Gives.", "test").with_parameters(json!({"type": "object"}));
