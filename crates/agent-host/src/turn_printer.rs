@@ -98,7 +98,7 @@ pub(crate) fn exit_of(end: &TurnEnd) -> Exit {
 }
 
 /// The beginning of a text, on one line that is not wider than the terminal.
-fn shortened(text: &str, columns: usize) -> String {
+pub(crate) fn shortened(text: &str, columns: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
     let mut short: String = line.chars().take(columns).collect();
     if short.len() < text.trim_end().len() {
@@ -109,7 +109,7 @@ fn shortened(text: &str, columns: usize) -> String {
 }
 
 /// How wide the terminal is.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     const COLUMNS_DEFAULT: usize = 80;
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     size.ok()

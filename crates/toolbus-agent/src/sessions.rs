@@ -24,22 +24,22 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration {
             version: 1,
             sql: "CREATE TABLE agent_sessions (
-                      owner TEXT NOT NULL,
-                      session TEXT NOT NULL,
-                      title TEXT NOT NULL,
-                      began_ms BIGINT NOT NULL,
-                      changed_ms BIGINT NOT NULL,
-                      events BIGINT NOT NULL,
-                      PRIMARY KEY (owner, session)
-                  );
-                  CREATE INDEX agent_sessions_changed ON agent_sessions (owner, changed_ms);
-                  CREATE TABLE agent_events (
-                      owner TEXT NOT NULL,
-                      session TEXT NOT NULL,
-                      number BIGINT NOT NULL,
-                      event TEXT NOT NULL,
-                      PRIMARY KEY (owner, session, number)
-                  )",
+                  owner TEXT NOT NULL,
+                  session TEXT NOT NULL,
+                  title TEXT NOT NULL,
+                  began_ms BIGINT NOT NULL,
+                  changed_ms BIGINT NOT NULL,
+                  events BIGINT NOT NULL,
+                  PRIMARY KEY (owner, session)
+              );
+              CREATE INDEX agent_sessions_changed ON agent_sessions (owner, changed_ms);
+              CREATE TABLE agent_events (
+                  owner TEXT NOT NULL,
+                  session TEXT NOT NULL,
+                  number BIGINT NOT NULL,
+                  event TEXT NOT NULL,
+                  PRIMARY KEY (owner, session, number)
+              )",
         },
         Migration {
             version: 2,

@@ -21,7 +21,7 @@ use crate::arguments::{Chat, parse_session};
 use crate::settings::Settings;
 use crate::terminal::Terminal;
 use crate::terminal_text;
-use crate::turn_printer::TurnPrinter;
+use crate::turn_printer::{TurnPrinter, columns, shortened};
 
 /// Lines that are kept to be found again.
 const HISTORY_LINES_MAX: usize = 1_000;
@@ -136,8 +136,8 @@ impl Conversation<'_> {
     fn tell_tools(&self) {
         let snapshot = self.one_shot.toolbus().invoker().registry().snapshot();
         for entry in snapshot.seen_by(&self.scope.view) {
-            let line = entry.tool.description.lines().next().unwrap_or_default();
-            tell(&format!("{}  {line}", entry.tool.name));
+            let line = format!("{}  {}", entry.tool.name, entry.tool.description);
+            tell(&shortened(&line, columns()));
         }
     }
 
