@@ -49,7 +49,6 @@ impl CronExpression {
             if let Some(found) = again {
                 return later.to_timestamp(found).ok();
             }
-            from = end;
         }
 
         for _ in 0..REPEATED_MAX {
