@@ -13,7 +13,7 @@ use crate::Error;
 use crate::occurrence::{OCCURRENCE_COLUMNS, OccurrenceState};
 use crate::plan::{Firing, Left, MissedRule, PutOff, Recovered, ms};
 use crate::rows::{
-    self, BUSY, Ending, NOBODY_THERE, OpenRow, PROCESS_ENDED, TASK_CANCELLED, TaskRow,
+    self, BUSY, Ending, NOBODY_THERE, OpenRow, PROCESS_ENDED, TASK_CANCELLED, TaskRow, Times,
 };
 use crate::schedules::{NamedZone, Schedules};
 use crate::task::TASK_COLUMNS;
@@ -123,8 +123,8 @@ impl Ledger {
         let (task, zone) = (task.clone(), zone.name.clone());
         self.write(lease, move |transaction| {
             Box::pin(async move {
-                let accounted_ms = task.accounted_ms;
-                rows::rearm(transaction, &task, (next_ms, accounted_ms), &zone).await?;
+                let times = Times { next_ms, accounted_ms: task.accounted_ms };
+                rows::rearm(transaction, &task, times, &zone).await?;
                 Ok(())
             })
         })
@@ -222,6 +222,7 @@ impl Ledger {
             tasks.iter().map(|task| (task.generation.as_str(), task.missed)).collect();
         let newest: HashMap<_, _> =
             open.iter().map(|open| (open.generation.as_str(), open.due_ms)).collect();
+
         for row in &open {
             let left = Left {
                 state: row.state,

@@ -12,12 +12,15 @@
 //!
 //! # How it is wired
 //!
-//! The store knows [`MIGRATIONS`]. A host makes one [`Schedules`] of it, registers the tools with
-//! it and a [`Zones`], which reads the zone that a person has set (of `toolbus-memory`:
-//! `Preferences::timezone` for `MemoryOwner::of` a scope of [`Fire::owner`]'s principal and agent),
-//! adds [`guide`] to its guides, and starts a [`Scheduler`] with a [`RunTask`]: it makes a turn in a
-//! scope of `Door::Schedule` with the principal of the [`Fire`], says busy while a person's turn is
-//! under way, and ends with [`RunEnd::Preempted`] when it made way for one. The scheduler is closed
+//! The store knows [`MIGRATIONS`]. A host makes one [`Schedules`] of it with a [`Zones`], which
+//! reads the zone that a person has set (of `toolbus-memory`, `Preferences::timezone` for the
+//! `MemoryOwner::of` a scope with the principal and agent of the [`ScheduleOwner`]), registers the
+//! tools with it, and adds [`guide`] to its guides. After `set_timezone` it may
+//! [`wake`](Schedules::wake) the scheduler, which looks twice a minute anyway.
+//!
+//! It starts a [`Scheduler`] with a [`RunTask`]: one that makes a turn in a scope of
+//! `Door::Schedule` with the principal of the [`Fire`], says busy while a person's turn is under
+//! way, and ends with [`RunEnd::Preempted`] where it made way for one. The scheduler is closed
 //! before the store. `schedules list|show|cancel|run` are [`Schedules::list_all`],
 //! [`Schedules::history`], [`Schedules::cancel`] and [`Schedules::run_now`].
 

@@ -15,7 +15,7 @@ use crate::task::RUN_ALL_MAX;
 const LATE_GRACE: Duration = Duration::from_secs(60);
 /// How far a clock may go back without anything being due again. One that goes back further was
 /// wrong before.
-const CLOCK_STEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const CLOCK_STEP_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most fires that are counted.
 pub(crate) const COUNTED_MAX: u64 = 10_000;
 
@@ -202,7 +202,7 @@ impl Armed<'_> {
     /// The next time to arm it for. What is accounted for does not come again, unless the clock was
     /// far ahead then.
     fn next_from(self, now_ms: i64) -> Option<i64> {
-        let is_ahead = |at: &i64| (0..=ms(CLOCK_STEP_MAX)).contains(&at.saturating_sub(now_ms));
+        let is_ahead = |at: &i64| (0..=ms(CLOCK_STEP_GRACE)).contains(&at.saturating_sub(now_ms));
         self.next_after(self.accounted_ms.filter(is_ahead).unwrap_or(now_ms))
     }
 

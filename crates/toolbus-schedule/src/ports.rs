@@ -40,7 +40,7 @@ pub enum RunEnd {
 
 /// Runs tasks: an agent.
 pub trait RunTask: Send + Sync {
-    /// Whether a person's work is under way, which comes first.
+    /// Whether a person's work is under way, which comes first. It answers at once.
     fn is_busy<'a>(&'a self, fire: &'a Fire) -> BoxFuture<'a, bool>;
 
     /// Runs it. When `stop` fires, it ends soon, as far as it has come; one that does not is

@@ -55,6 +55,15 @@ pub(crate) struct OpenRow {
     pub(crate) retry_ms: i64,
 }
 
+/// How far a task is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// The first time that is not accounted for.
+    pub(crate) next_ms: Option<i64>,
+    /// The last one that is.
+    pub(crate) accounted_ms: Option<i64>,
+}
+
 /// How an occurrence ends.
 pub(crate) struct Ending {
     pub(crate) id: String,
@@ -149,6 +158,7 @@ impl NewOccurrence<'_> {
     pub(crate) async fn insert(self, transaction: &mut Transaction) -> Result<bool, Error> {
         let now = transaction.now_ms().await?;
         let is_open = matches!(self.state, OccurrenceState::Fired);
+
         let inserted = sqlx::query(
             "INSERT INTO schedule_occurrences
              (id, agent, owner, task, generation, name, principal, cause, state, reason, due_ms,
@@ -183,7 +193,8 @@ pub(crate) async fn fire(
     firing: &Firing,
     zone: &str,
 ) -> Result<bool, Error> {
-    if !rearm(transaction, task, (firing.next_ms, Some(firing.accounted_ms)), zone).await? {
+    let times = Times { next_ms: firing.next_ms, accounted_ms: Some(firing.accounted_ms) };
+    if !rearm(transaction, task, times, zone).await? {
         return Ok(false);
     }
 
@@ -215,7 +226,7 @@ pub(crate) async fn fire(
 pub(crate) async fn rearm(
     transaction: &mut Transaction,
     task: &TaskRow,
-    (next_ms, accounted_ms): (Option<i64>, Option<i64>),
+    times: Times,
     zone: &str,
 ) -> Result<bool, Error> {
     let moved = sqlx::query(
@@ -224,8 +235,8 @@ pub(crate) async fn rearm(
     )
     .bind(&task.generation)
     .bind(task.next_ms.unwrap_or(-1))
-    .bind(next_ms)
-    .bind(accounted_ms)
+    .bind(times.next_ms)
+    .bind(times.accounted_ms)
     .bind(zone)
     .execute(transaction.connection())
     .await?;
@@ -316,7 +327,8 @@ async fn go_on(
         missed_before: 0,
     };
     new.insert(transaction).await?;
-    rearm(transaction, &task, (next_ms, Some(skipped.last_ms)), &task.zone).await?;
+    let times = Times { next_ms, accounted_ms: Some(skipped.last_ms) };
+    rearm(transaction, &task, times, &task.zone).await?;
     Ok(())
 }
 

@@ -27,7 +27,7 @@ use crate::{Error, RunEnd, RunTask, ScheduleOwner};
 /// The longest sleep: after it, the clock and the zones are looked at again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 /// The shortest sleep.
-const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(1);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 /// How long to wait after the store has failed.
 const STORE_BACKOFF: Duration = Duration::from_secs(1);
 
@@ -108,6 +108,11 @@ impl Driver {
             return Ok(LOOK_INTERVAL);
         }
         let view = self.view().await?;
+        if view.tasks.is_empty() && view.open.is_empty() {
+            // A file of SQLite is looked at four times a second while somebody waits for changes.
+            self.changes = None;
+            return Ok(LOOK_INTERVAL);
+        }
         let zones = self.zones(&view).await?;
         if let Some(wait) = time_until_due(&view, &zones) {
             return Ok(wait);
@@ -299,28 +304,28 @@ impl Driver {
 
     /// Writes down how runs ended.
     async fn write_down(&self, lease: &Lease, runs: &mut Runs) -> Result<(), Error> {
-        while let Some(Ended { row, end }) = runs.ended().first() {
-            let zone = self.schedules.zone(&row.owner).await?.zone;
-            let (to, reason) = match end {
-                RunEnd::Preempted => {
-                    let from = OccurrenceState::Running;
-                    self.ledger.put_off(lease, row, from, &zone).await?;
-                    let id = row.id.clone();
-                    runs.forget(&id);
-                    continue;
-                }
-                RunEnd::Done => (OccurrenceState::Done, String::new()),
-                RunEnd::Failed(reason) => {
-                    tracing::warn!(task = row.name, reason, "a scheduled task failed");
-                    (OccurrenceState::Failed, reason.clone())
-                }
-            };
-            let (id, from) = (row.id.clone(), OccurrenceState::Running);
-            let ending = Ending { id: id.clone(), from, to, reason, goes_on_in: Some(zone) };
-            self.ledger.end(lease, ending).await?;
+        while let Some(ended) = runs.ended().first() {
+            let id = ended.row.id.clone();
+            self.write_end(lease, ended).await?;
             runs.forget(&id);
         }
         Ok(())
+    }
+
+    async fn write_end(&self, lease: &Lease, Ended { row, end }: &Ended) -> Result<(), Error> {
+        let zone = self.schedules.zone(&row.owner).await?.zone;
+        let from = OccurrenceState::Running;
+        let (to, reason) = match end {
+            RunEnd::Preempted => return self.ledger.put_off(lease, row, from, &zone).await,
+            RunEnd::Done => (OccurrenceState::Done, String::new()),
+            RunEnd::Failed(reason) => {
+                tracing::warn!(task = row.name, reason, "a scheduled task failed");
+                (OccurrenceState::Failed, reason.clone())
+            }
+        };
+
+        let ending = Ending { id: row.id.clone(), from, to, reason, goes_on_in: Some(zone) };
+        self.ledger.end(lease, ending).await
     }
 }
 
@@ -344,5 +349,5 @@ fn time_until_next(view: &View) -> Duration {
     let retried = view.open.iter().map(|open| open.retry_ms).filter(|at| *at > view.now_ms);
     let next_ms = due.chain(retried).min().unwrap_or(i64::MAX);
     let wait = u64::try_from(next_ms.saturating_sub(view.now_ms)).unwrap_or_default();
-    Duration::from_millis(wait).clamp(LOOK_INTERVAL_MIN, LOOK_INTERVAL)
+    Duration::from_millis(wait).clamp(SHORTEST_INTERVAL, LOOK_INTERVAL)
 }

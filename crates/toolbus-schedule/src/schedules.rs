@@ -184,6 +184,7 @@ impl Schedules {
     pub async fn cancel(&self, owner: &ScheduleOwner, name: &str) -> Result<Option<String>, Error> {
         let Ok(name) = parse_name(name) else { return Ok(None) };
         let (agent, key, id) = (owner.agent.to_string(), owner.key(), id_of(&name));
+
         let store = self.0.store.open().await?;
         let cancelled = store
             .write(move |transaction| {
@@ -217,6 +218,7 @@ impl Schedules {
     pub async fn run_now(&self, owner: &ScheduleOwner, name: &str) -> Result<bool, Error> {
         let Ok(name) = parse_name(name) else { return Ok(false) };
         let (agent, key, id) = (owner.agent.to_string(), owner.key(), id_of(&name));
+
         let store = self.0.store.open().await?;
         let asked = store
             .write(move |transaction| {

@@ -4,10 +4,9 @@
 //! - Of a time that is repeated when the clock is set back, an expression with an interval in its
 //!   second, minute or hour matches both; any other only the first.
 
-use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, date};
 use jiff::tz::{AmbiguousOffset, TimeZone};
-use jiff::{SignedDuration, ToSpan as _};
+use jiff::{SignedDuration, Timestamp};
 
 use super::{CronExpression, MonthDays, Weekdays};
 
@@ -16,6 +15,8 @@ use super::{CronExpression, MonthDays, Weekdays};
 const MONTHS_MAX: usize = 12 * 50;
 /// Most seconds of a time that is repeated, one after the other.
 const REPEATED_MAX: usize = 24 * 60 * 60;
+/// Changes of a zone that are looked through for one of its offset.
+const CHANGES_MAX: usize = 8;
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 const SATURDAY: u8 = 6;
 const SUNDAY: u8 = 0;
@@ -34,7 +35,7 @@ impl CronExpression {
         let offset = zone.to_offset(after);
         let local = offset.to_datetime(after);
         let local = local.date().at(local.hour(), local.minute(), local.second(), 0);
-        let mut from = local.checked_add(1.second()).ok()?;
+        let mut from = local.checked_add(SECOND).ok()?;
 
         // What follows in a time that will be repeated may come before it by the clock.
         if let AmbiguousOffset::Fold { before, after: later } =
@@ -203,7 +204,8 @@ fn first_from(set: u64, value: i8) -> Option<i8> {
 /// The overlap that a time is in for the first time.
 fn overlap_after(at: Timestamp, zone: &TimeZone) -> Option<Overlap> {
     let offset = zone.to_offset(at);
-    let change = zone.following(at).find(|change| change.offset() != offset)?;
+    let mut changes = zone.following(at).take(CHANGES_MAX);
+    let change = changes.find(|change| change.offset() != offset)?;
     let start = change.offset().to_datetime(change.timestamp());
     Some(Overlap { start, end: offset.to_datetime(change.timestamp()) })
 }

@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         let begins = |name: &&str| {
             self.rest.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name.as_bytes()))
         };
-        match names.iter().position(|name| begins(&name)) {
+        match names.iter().position(begins) {
             Some(at) => {
                 self.rest = &self.rest[names[at].len()..];
                 Ok(first + u8::try_from(at).unwrap_or_default())

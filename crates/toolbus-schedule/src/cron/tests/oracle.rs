@@ -184,7 +184,7 @@ fn happens(expression: &Expression, at: Timestamp, zone: &TimeZone, step: Signed
             if expression.matches(left_out) {
                 return true;
             }
-            left_out = left_out + step;
+            left_out += step;
         }
     }
 
