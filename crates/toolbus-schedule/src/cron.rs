@@ -80,7 +80,7 @@ pub enum CronError {
 }
 
 impl CronExpression {
-    /// The expression as it was written.
+    /// The expression as it was written, with single blanks between its fields.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text

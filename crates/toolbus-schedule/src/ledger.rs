@@ -13,10 +13,10 @@ use crate::Error;
 use crate::occurrence::{OCCURRENCE_COLUMNS, OccurrenceState};
 use crate::plan::{Firing, Left, MissedRule, PutOff, Recovered, ms};
 use crate::rows::{
-    self, BUSY, Ending, NOBODY_THERE, OpenRow, PROCESS_ENDED, TASK_CANCELLED, TaskRow, Times,
+    self, BUSY, Ending, NOBODY_THERE, OpenRow, PROCESS_ENDED, TASK_CANCELLED, TASK_ROW_COLUMNS,
+    TaskRow, Times,
 };
 use crate::schedules::{NamedZone, Schedules};
-use crate::task::TASK_COLUMNS;
 
 /// The tasks and open occurrences of an agent.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Ledger {
     pub(crate) async fn view(&self) -> Result<View, Error> {
         let now_ms = self.schedules.now_ms().await?;
         let readers = self.store().open().await?.readers();
-        let tasks = format!("SELECT {TASK_COLUMNS} FROM schedule_tasks WHERE agent = $1");
+        let tasks = format!("SELECT {TASK_ROW_COLUMNS} FROM schedule_tasks WHERE agent = $1");
         let tasks = sqlx::query(AssertSqlSafe(tasks)).bind(self.agent.as_str());
         let tasks = tasks.fetch_all(readers).await?;
         let open = format!(

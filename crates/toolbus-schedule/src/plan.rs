@@ -168,7 +168,10 @@ impl Armed<'_> {
     fn fire(self, first_ms: i64, now_ms: i64) -> Firing {
         let last_ms = self.last_until(first_ms, now_ms);
         let is_on_time = now_ms.saturating_sub(last_ms) <= ms(LATE_GRACE);
-        let runs_max = self.missed.max().max(is_on_time.into());
+        let mut runs_max = self.missed.max().max(is_on_time.into());
+        if self.run_once {
+            runs_max = runs_max.min(1);
+        }
 
         let mut runs = Vec::new();
         let mut missed_until = Some(last_ms);
@@ -191,9 +194,10 @@ impl Armed<'_> {
         }
     }
 
-    /// What went by while it ran, where something did.
+    /// What went by while it ran, where something did. Of a task that runs once it is the one time
+    /// that it has, and is not skipped.
     pub(crate) fn overrun(self, now_ms: i64) -> Option<Overrun> {
-        let first_ms = self.next_ms.filter(|next_ms| *next_ms <= now_ms)?;
+        let first_ms = self.next_ms.filter(|next_ms| *next_ms <= now_ms && !self.run_once)?;
         let last_ms = self.last_until(first_ms, now_ms);
         let next_ms = self.next_after(now_ms.max(last_ms));
         Some(Overrun { skipped: self.span(first_ms, last_ms), next_ms })

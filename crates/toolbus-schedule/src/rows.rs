@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use toolbus_store::sqlx::any::AnyRow;
-use toolbus_store::sqlx::{self, Row as _};
+use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
 use toolbus_store::{Error, Transaction};
 use toolbus_wire::name::AgentName;
 use uuid::Uuid;
@@ -20,6 +20,10 @@ pub(crate) const BUSY: &str = "the agent was busy for too long";
 pub(crate) const PROCESS_ENDED: &str = "its process ended, and nobody knows how far it came";
 pub(crate) const TASK_CANCELLED: &str = "the task was cancelled";
 pub(crate) const TASK_REPLACED: &str = "the task was replaced";
+
+/// The columns of a [`TaskRow`].
+pub(crate) const TASK_ROW_COLUMNS: &str = "generation, name, principal, cron, zone, run_once, \
+     missed, missed_max, next_ms, accounted_ms";
 
 /// Longest reason that is kept, in characters.
 const REASON_CHARS_MAX: usize = 500;
@@ -301,14 +305,9 @@ async fn go_on(
     generation: &str,
     zone: Option<&TimeZone>,
 ) -> Result<(), Error> {
-    let row = sqlx::query(
-        "SELECT name, generation, principal, cron, zone, run_once, missed, missed_max, next_ms,
-                accounted_ms
-         FROM schedule_tasks WHERE generation = $1",
-    )
-    .bind(generation)
-    .fetch_optional(transaction.connection())
-    .await?;
+    let text = format!("SELECT {TASK_ROW_COLUMNS} FROM schedule_tasks WHERE generation = $1");
+    let row = sqlx::query(AssertSqlSafe(text)).bind(generation);
+    let row = row.fetch_optional(transaction.connection()).await?;
     let Some(row) = row else { return Ok(()) };
     let Some(task) = TaskRow::read(agent, &row)? else { return Ok(()) };
     if task.run_once && task.next_ms.is_none() {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -241,19 +242,32 @@ impl Driver {
 
     /// Fires what is due, and says whether something was.
     async fn fire(&self, lease: &Lease, view: &View, zones: &Zones) -> Result<bool, Error> {
-        let mut is_fired = false;
-        for task in view.tasks.iter().filter(|task| !view.is_active(&task.generation)) {
-            let Some(zone) = zones.get(&task.owner) else { continue };
+        let tasks = view.tasks.iter().filter(|task| !view.is_active(&task.generation));
+        let writes = tasks.filter_map(|task| {
+            let zone = zones.get(&task.owner)?;
             match task.decide(zone, view.now_ms) {
-                Decision::Nothing => continue,
-                Decision::Rearm { next_ms } => {
-                    self.ledger.rearm(lease, task, next_ms, zone).await?;
-                }
-                Decision::Fire(firing) => self.ledger.fire(lease, task, &firing, zone).await?,
+                Decision::Nothing => None,
+                decision => Some(self.write_decision(lease, task, decision, zone)),
             }
-            is_fired = true;
+        });
+
+        // What is written at once is committed together.
+        let written = try_join_all(writes).await?;
+        Ok(!written.is_empty())
+    }
+
+    async fn write_decision(
+        &self,
+        lease: &Lease,
+        task: &TaskRow,
+        decision: Decision,
+        zone: &NamedZone,
+    ) -> Result<(), Error> {
+        match decision {
+            Decision::Nothing => Ok(()),
+            Decision::Rearm { next_ms } => self.ledger.rearm(lease, task, next_ms, zone).await,
+            Decision::Fire(firing) => self.ledger.fire(lease, task, &firing, zone).await,
         }
-        Ok(is_fired)
     }
 
     /// Begins what may run now.

@@ -58,8 +58,8 @@ pub struct Task {
 }
 
 /// The columns of a task.
-pub(crate) const TASK_COLUMNS: &str = "id, generation, name, principal, cron, zone, run_once, \
-     missed, missed_max, created_ms, last_fired_ms, next_ms, accounted_ms, description";
+pub(crate) const TASK_COLUMNS: &str = "name, principal, cron, zone, run_once, missed, missed_max, \
+     created_ms, last_fired_ms, next_ms, description";
 
 /// What a task is found by: its name in lower case.
 pub(crate) fn id_of(name: &str) -> String {

@@ -64,12 +64,15 @@ pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
         return Err(CronError::TooLong(text.len()));
     }
     let text = text.trim();
-    let mut fields = text;
-    if text.starts_with('@') {
-        let found = MACROS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-        fields = found.ok_or(CronError::Macro)?.1;
-    }
+    let (written, fields) = match text.starts_with('@') {
+        true => {
+            let found = MACROS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+            *found.ok_or(CronError::Macro)?
+        }
+        false => (text, text),
+    };
 
+    let written = written.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     let fields: Vec<_> = fields.split_ascii_whitespace().collect();
     let (second, [minute, hour, month_day, month, weekday]) = match *fields {
         [minute, hour, day, month, weekday] => (None, [minute, hour, day, month, weekday]),
@@ -84,7 +87,7 @@ pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
     let seconds = second.map_or(Ok(on_the_minute), |second| parse_values(SECOND, second))?;
     let (minutes, hours) = (parse_values(MINUTE, minute)?, parse_values(HOUR, hour)?);
     Ok(CronExpression {
-        text: text.to_owned(),
+        text: written,
         seconds: seconds.set,
         minutes: minutes.set,
         hours: hours.set,

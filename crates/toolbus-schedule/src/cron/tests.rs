@@ -252,6 +252,13 @@ fn days_of_the_month_and_of_the_week() {
 }
 
 #[test]
+fn an_expression_is_one_line() {
+    for (written, kept) in [(" 0\t9\n * *  MON ", "0 9 * * MON"), (" @Daily ", "@daily")] {
+        assert_eq!(written.parse::<CronExpression>().unwrap().to_string(), kept);
+    }
+}
+
+#[test]
 fn macros() {
     let after = "2026-11-27T09:10:30[UTC]";
     for (name, expected) in [

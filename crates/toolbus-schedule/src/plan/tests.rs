@@ -125,6 +125,15 @@ fn a_task_that_runs_once_is_not_armed_again() {
     assert_eq!((firing.runs.len(), firing.ends_task), (0, true));
     assert_eq!(firing.missed.unwrap().fires, 1);
 
+    // All that is missed of it is one time, by any rule; and what went by during another run of it
+    // is not skipped.
+    let mut seconds =
+        Case::new("* * * * * *", MissedRule::RunAll { max: 9 }, "2026-12-24T17:00:00Z");
+    seconds.run_once = true;
+    let last = ("2026-12-24T17:00:00Z", "2026-12-24T17:00:04Z", 5);
+    seconds.check("2026-12-24T17:00:05Z", &["2026-12-24T17:00:05Z"], Some(last));
+    assert_eq!(seconds.armed().overrun(at("2026-12-24T17:00:05Z")), None);
+
     once.next_ms = None;
     assert_eq!(once.armed().decide(at("2027-01-01T00:00:00Z")), Decision::Nothing);
 }

@@ -1,9 +1,11 @@
 //! The scheduler: what fires when, and what becomes of it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
+use serde_json::json;
 use toolbus_schedule::{
     Cause, MissedRule, NewTask, OccurrenceState, RunEnd, ScheduleConfig, Scheduled,
 };
@@ -166,7 +168,7 @@ async fn another_zone_arms_tasks_anew() {
         assert_eq!(zone_of().await.zone, "UTC");
         let in_utc = zone_of().await.next_ms.unwrap();
 
-        *bench.zone.0.lock() = Some("Asia/Tokyo".to_owned());
+        *bench.zone.name.lock() = Some("Asia/Tokyo".to_owned());
         bench.schedules.wake();
         eventually(PATIENCE, async || {
             let kept = zone_of().await;
@@ -174,6 +176,27 @@ async fn another_zone_arms_tasks_anew() {
         })
         .await;
         assert_eq!(zone_of().await.next_ms.unwrap() - in_utc, -9 * 3_600_000);
+        scheduler.close().await;
+    }))
+    .await;
+}
+
+/// Nothing fires by the clocks of another zone than the person's.
+#[tokio::test]
+async fn nothing_fires_while_the_zone_is_not_known() {
+    join_all(Bench::all().await.into_iter().map(async |bench| {
+        bench.put(task("tick", "* * * * * *")).await;
+        bench.zone.is_unreadable.store(true, Ordering::Relaxed);
+        let refusal = bench.refusal("list_scheduled_tasks", json!({})).await;
+        assert_eq!(refusal, "the schedules of this agent cannot be used now");
+        let runner = Runner::quick();
+        let scheduler = bench.start(&runner);
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(runner.count(), 0);
+
+        bench.zone.is_unreadable.store(false, Ordering::Relaxed);
+        bench.schedules.wake();
+        runner.eventually_ran(1).await;
         scheduler.close().await;
     }))
     .await;
@@ -250,6 +273,54 @@ async fn missed_fires_go_by_the_rule_of_their_task() {
         let names: Vec<_> = bench.schedules.list(&owner("model")).await.unwrap();
         let names: Vec<_> = names.iter().map(|task| &*task.name).collect();
         assert_eq!(names, ["all", "once", "skip"], "what ran once, or would have, is gone");
+    }))
+    .await;
+}
+
+/// What a process has left that was killed between firing and running goes by the rule, and what
+/// it was running is not run again.
+#[tokio::test]
+async fn what_a_killed_process_has_left_is_found() {
+    join_all(Bench::all().await.into_iter().map(async |bench| {
+        for (name, missed) in [
+            ("skip", MissedRule::Skip),
+            ("once", MissedRule::RunOnce),
+            ("begun", MissedRule::RunAll { max: 9 }),
+            ("reminder", MissedRule::RunOnce),
+        ] {
+            let run_once = name == "reminder";
+            let missed = Some(missed);
+            bench.put(NewTask { missed, run_once, ..task(name, "0 0 1 1 *") }).await;
+            assert!(bench.schedules.run_now(&owner("model"), name).await.unwrap());
+        }
+        bench
+            .sabotage(
+                "UPDATE schedule_occurrences SET cause = 'schedule', due_ms = due_ms - 3600000,
+                 state = CASE WHEN name = 'begun' THEN 'running' ELSE 'fired' END",
+            )
+            .await;
+        bench.sabotage("UPDATE schedule_tasks SET next_ms = NULL WHERE run_once = 1").await;
+
+        let runner = Runner::quick();
+        let scheduler = bench.start(&runner);
+        eventually(PATIENCE, async || {
+            let history = bench.history().await;
+            if history.iter().all(|it| it.ended_ms.is_some()) { Ok(()) } else { Err(history) }
+        })
+        .await;
+        scheduler.close().await;
+        let mut ended: Vec<_> =
+            bench.history().await.into_iter().map(|it| (it.name, it.state)).collect();
+        ended.sort_by(|one, other| one.0.cmp(&other.0));
+        let expected = [
+            ("begun", OccurrenceState::Lost),
+            ("once", OccurrenceState::Done),
+            ("reminder", OccurrenceState::Done),
+            ("skip", OccurrenceState::Missed),
+        ];
+        assert_eq!(ended, expected.map(|(name, state)| (name.to_owned(), state)));
+        assert_eq!(runner.count(), 2);
+        assert_eq!(bench.schedules.list(&owner("model")).await.unwrap().len(), 3);
     }))
     .await;
 }

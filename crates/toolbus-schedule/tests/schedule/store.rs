@@ -13,7 +13,7 @@ use crate::support::*;
 #[tokio::test]
 async fn tasks_outlive_a_process() {
     for bench in Bench::all().await {
-        *bench.zone.0.lock() = Some("Europe/Berlin".to_owned());
+        *bench.zone.name.lock() = Some("Europe/Berlin".to_owned());
         let missed = Some(MissedRule::RunAll { max: 7 });
         let new = NewTask { missed, run_once: true, ..task("Morning  Mail", "0 9 * * 1-5") };
         let Scheduled::Armed { next_ms } = bench.put(new).await else { panic!("it is armed") };

@@ -26,15 +26,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The zone that everybody lives in, where one is set.
 #[derive(Default)]
-pub(crate) struct OneZone(pub(crate) Mutex<Option<String>>);
+pub(crate) struct OneZone {
+    pub(crate) name: Mutex<Option<String>>,
+    pub(crate) is_unreadable: AtomicBool,
+}
 
 impl Zones for OneZone {
     fn zone<'a>(
         &'a self,
         _owner: &'a ScheduleOwner,
     ) -> BoxFuture<'a, Result<Option<String>, ZoneUnreadable>> {
-        let zone = self.0.lock().clone();
-        std::future::ready(Ok(zone)).boxed()
+        let zone = match self.is_unreadable.load(Ordering::Relaxed) {
+            true => Err(ZoneUnreadable("as it is told".to_owned())),
+            false => Ok(self.name.lock().clone()),
+        };
+        std::future::ready(zone).boxed()
     }
 }
 

@@ -12,7 +12,7 @@ fn weekday() -> Value {
 #[tokio::test]
 async fn tasks_are_scheduled_listed_and_cancelled() {
     for bench in Bench::all().await {
-        *bench.zone.0.lock() = Some("America/Chicago".to_owned());
+        *bench.zone.name.lock() = Some("America/Chicago".to_owned());
         assert_text!(mask_times(&bench.say("list_scheduled_tasks", json!({})).await),
             @"No scheduled tasks. Current time: TIME (America/Chicago)");
         let said = bench.say("schedule_task", weekday()).await;
@@ -105,7 +105,7 @@ async fn both_spellings_of_run_once_are_read() {
 #[tokio::test]
 async fn a_zone_that_is_not_known_is_not_used() {
     let bench = Bench::all().await.remove(0);
-    *bench.zone.0.lock() = Some("Mars/Olympus".to_owned());
+    *bench.zone.name.lock() = Some("Mars/Olympus".to_owned());
     let said = bench.say("schedule_task", weekday()).await;
     assert!(said.contains("(UTC)"), "{said}");
 }

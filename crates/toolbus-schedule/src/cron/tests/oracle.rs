@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::cron::CronExpression;
 
 /// Moments that are looked at.
-const MOMENTS: i64 = 20_000;
+const MOMENTS: i64 = 10_000;
 const ZONES: [&str; 10] = [
     "UTC",
     "America/New_York",
@@ -278,8 +278,6 @@ fn moment() -> impl Strategy<Value = (TimeZone, Timestamp)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn the_next_time_is_the_first_that_matches(
         expression in expression(),
