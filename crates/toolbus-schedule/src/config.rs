@@ -25,7 +25,7 @@ pub struct ScheduleConfig {
     pub runs_max: usize,
     /// How long a run may take. It is stopped then.
     pub run_timeout: Duration,
-    /// How long runs have to end that are stopped.
+    /// How long runs have to end that are stopped: less than the lease is held.
     pub stop_grace: Duration,
     /// Until a task is tried again that found the agent busy or was preempted.
     pub retry_interval: Duration,
@@ -47,7 +47,7 @@ impl Default for ScheduleConfig {
             missed_of_run_once: MissedRule::RunOnce,
             runs_max: 1,
             run_timeout: Duration::from_secs(60 * 60),
-            stop_grace: Duration::from_secs(10),
+            stop_grace: Duration::from_secs(5),
             retry_interval: Duration::from_secs(2 * 60),
             retries_max: 15,
             lease_ttl: Duration::from_secs(10),

@@ -175,6 +175,10 @@ impl Driver {
             worked = self.work(&lease, &mut runs).await;
         }
 
+        if !runs.is_empty() && !is_lost(&worked) {
+            // They have their time to end before another process may call them lost.
+            worked = worked.and(self.renew(&lease).await);
+        }
         runs.stop(self.schedules.config().stop_grace).await;
         if !is_lost(&worked) {
             // What cannot be written down is found by whoever has the lease next.
@@ -213,15 +217,22 @@ impl Driver {
                 () = self.pause(wait.min(until_renewal)) => {}
             }
             if renewed.elapsed() >= renew_interval {
-                let store = self.schedules.store().open().await?;
-                match lease.renew(store).await {
+                let held = self.renew(lease).await;
+                if is_lost(&held) {
+                    return held;
+                }
+                match held {
                     Ok(()) => renewed = Instant::now(),
-                    Err(error @ StoreError::LeaseLost(_)) => return Err(error.into()),
                     Err(error) => tracing::warn!(%error, "could not renew the lease of schedules"),
                 }
             }
         }
         Ok(())
+    }
+
+    async fn renew(&self, lease: &Lease) -> Result<(), Error> {
+        let store = self.schedules.store().open().await?;
+        Ok(lease.renew(store).await?)
     }
 
     /// Does what is to be done now, and says how long to wait. `None`: there is nothing left.
