@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-approvals",
         "toolbus-artifacts",
         "toolbus-audit",
+        "toolbus-schedule",
         "toolbus-search",
         "toolbus-memory",
         "toolbus-vault",
