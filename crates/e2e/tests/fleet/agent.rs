@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use toolbus_testkit::litellm::LiteLlm;
 use toolbus_testkit::process::{Finished, Launch, binary};
 use toolbus_testkit::rabbit::{self, Message};
 use toolbus_testkit::scripted_server::{Part, Reply, Server};
@@ -209,6 +210,44 @@ async fn a_skill_is_summed_up_by_the_model() {
     assert_eq!(asked.stdout, "Noted.Noted.\n", "{asked:?}");
     let listed = run(folder.path(), &["invoke", "list_skills"]).await;
     assert!(listed.stdout.contains("tea: How tea is made."), "{listed:?}");
+}
+
+/// Both APIs, with every tool that there is, through a proxy that others wrote: to Anthropic's
+/// messages it is spoken as they are, and a server of OpenAI's API is behind it.
+#[tokio::test]
+async fn the_agent_works_through_a_proxy_of_others() {
+    let backend = Server::answering(|asked| {
+        let messages = asked.body["messages"].as_array().unwrap();
+        match messages.last().unwrap()["role"].as_str() {
+            Some("tool") => answer("It is 42.", &[]),
+            _ => answer("I look. ", &[script("print(6 * 7)")]),
+        }
+    })
+    .await;
+    let params = json!({"model": "hosted_vllm/model-1", "api_base": backend.url, "api_key": "x"});
+    let models = json!([{"model_name": "proxied", "litellm_params": params}]);
+    let Some(proxy) = LiteLlm::start(&models.to_string()).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = |name: &str, provider: &str, url: &str| {
+        format!(
+            "[models.endpoints.{name}]\nprovider = \"{provider}\"\nmodel = \"proxied\"\n\
+             base_url = \"{url}\"\napi_key = \"{}\"\n",
+            LiteLlm::KEY
+        )
+    };
+    let store = format!("store = \"sqlite:{}/state.db\"\n", folder.path().display());
+    let openai = endpoint("gpt", "openai", &format!("{}/v1", proxy.url()));
+    let anthropic = endpoint("claude", "anthropic", &proxy.url());
+    std::fs::write(folder.path().join("toolbus.toml"), store + &openai + &anthropic).unwrap();
+
+    for model in ["gpt", "claude"] {
+        let asked =
+            run(folder.path(), &["ask", "What is six times seven?", "--model", model]).await;
+        assert_eq!(asked.stdout, "I look. It is 42.\n", "{model}: {asked:?}");
+        assert_eq!(results(&backend), ["42\n"], "{model}");
+        let offered = backend.asked().last().unwrap().body["tools"].as_array().unwrap().len();
+        assert!(offered > 20, "{model}: {offered}");
+    }
 }
 
 /// Killed and resumed: the call that had ended is not made again, in a fleet over a broker.
