@@ -291,6 +291,26 @@ spec:
 {{- end }}
 {{- end -}}
 
+{{/* The volume that a component keeps its state on: (dict "root" . "component" "…" "values" …) */}}
+{{- define "toolbus.claim" -}}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {{ include "toolbus.fullname" .root }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "toolbus.labels" . | nindent 4 }}
+  {{- if .values.keep }}
+  annotations: {helm.sh/resource-policy: keep}
+  {{- end }}
+spec:
+  accessModes: [{{ .values.accessMode }}]
+  {{- with .values.storageClass }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources: {requests: {storage: {{ .values.size }}}}
+{{- end -}}
+
 {{/* A ScaledObject of KEDA: (dict "root" . "component" "…" "values" … "queue" "…") */}}
 {{- define "toolbus.scaled" -}}
 apiVersion: keda.sh/v1alpha1

@@ -48,6 +48,12 @@ const EVERYTHING: &[&str] = &[
     "agentHost.replicas=2",
     "agentHost.mcp.enabled=true",
     "agentHost.mcp.allowedHosts={tools.example.com}",
+    "agentHost.http.enabled=true",
+    "agentHost.http.allowedHosts={agent.example.com}",
+    "agentHost.settings.models.endpoints.claude.provider=anthropic",
+    "agentHost.settings.models.endpoints.claude.model=claude-opus-5",
+    "agentHost.settings.models.endpoints.claude.api_key=${ANTHROPIC_API_KEY}",
+    "agentHost.envFrom[0].secretRef.name=models",
     "networkPolicy.agentHostFrom[0].podSelector.matchLabels.app=chat",
     "mcpBridge.image=mcp-bridge-tools",
     "mcpBridge.servers.time.command=uvx",
@@ -93,8 +99,12 @@ const EVERYTHING: &[&str] = &[
 /// A broker of its own, to try it out.
 const TRIAL: &[&str] = &["rabbitmq.enabled=true", "broker.password=secret"];
 
-/// What the bridge has with a volume of its own.
-const KEPT: &[&str] = &["mcpBridge.persistence.enabled=true", "mcpBridge.persistence.size=2Gi"];
+/// What the bridge and the agent have with volumes of their own.
+const KEPT: &[&str] = &[
+    "mcpBridge.persistence.enabled=true",
+    "mcpBridge.persistence.size=2Gi",
+    "agentHost.persistence.enabled=true",
+];
 
 #[test]
 fn manifests_are_as_they_were_read() {
@@ -176,6 +186,9 @@ fn values_that_do_not_go_together_are_named() {
 
     let several = [TRIAL, KEPT, &["mcpBridge.replicas=2"]].concat();
     check(&several, "mcpBridge.persistence.accessMode ReadWriteOnce is for one replica");
+
+    let several = [TRIAL, KEPT, &["agentHost.replicas=2"]].concat();
+    check(&several, "agentHost.persistence is the volume of one replica");
 
     check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
     check(
