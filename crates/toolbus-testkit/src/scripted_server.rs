@@ -53,9 +53,8 @@ pub struct Server {
     _tasks: JoinSet<()>,
 }
 
-#[derive(Default)]
 struct State {
-    script: VecDeque<Reply>,
+    answer: Box<dyn FnMut(&Asked) -> Reply + Send>,
     asked: Vec<Asked>,
     /// How many connections were given up by the other side.
     hung_up: usize,
@@ -64,9 +63,16 @@ struct State {
 impl Server {
     /// Starts one that gives these answers, in order.
     pub async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+        let mut script: VecDeque<Reply> = script.into_iter().collect();
+        let over = || Reply::error(418, &json!({"error": {"message": "the script is over"}}));
+        Self::answering(move |_| script.pop_front().unwrap_or_else(over)).await
+    }
+
+    /// Starts one whose answers depend on what it is asked.
+    pub async fn answering(answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
-        let state = State { script: script.into_iter().collect(), ..State::default() };
+        let state = State { answer: Box::new(answer), asked: Vec::new(), hung_up: 0 };
         let state = Arc::new(Mutex::new(state));
         let mut tasks = JoinSet::new();
         let accepted = state.clone();
@@ -137,11 +143,11 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let Some(asked) = read_request(&mut stream).await else { return };
     let reply = {
         let mut state = state.lock();
+        let reply = (state.answer)(&asked);
         state.asked.push(asked);
-        state.script.pop_front()
+        reply
     };
-    let none = || Reply::error(418, &json!({"error": {"message": "the script is over"}}));
-    if write_reply(&mut stream, reply.unwrap_or_else(none)).await.is_none() {
+    if write_reply(&mut stream, reply).await.is_none() {
         state.lock().hung_up += 1;
     }
 }
