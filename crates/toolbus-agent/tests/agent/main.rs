@@ -4,4 +4,5 @@
 
 mod interrupted;
 mod support;
+mod texts;
 mod turns;
