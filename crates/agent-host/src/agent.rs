@@ -1,5 +1,7 @@
 //! The agent of this process: its models, its sessions, and what it is told.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -135,22 +137,34 @@ fn read_profile(folder: &Path) -> Result<String, Error> {
 
     let mut parts = Vec::new();
     for path in &files {
-        let length = std::fs::metadata(path).map(|metadata| metadata.len());
-        match length {
-            Ok(..=PROFILE_BYTES_MAX) => {}
-            Ok(_) => {
-                return Err(problem(
-                    path,
-                    format!("it is over the limit of {PROFILE_BYTES_MAX} bytes"),
-                ));
-            }
-            Err(error) => return Err(problem(path, error.to_string())),
-        }
-        let text =
-            std::fs::read_to_string(path).map_err(|error| problem(path, error.to_string()))?;
+        let text = read_profile_file(path).map_err(|what| problem(path, what))?;
         parts.push(text.trim().to_owned());
     }
     Ok(parts.join("\n\n"))
+}
+
+/// The text of one file, or what is wrong with it.
+fn read_profile_file(path: &Path) -> Result<String, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if path.is_symlink() => "it is a link to nothing".to_owned(),
+        _ => error.to_string(),
+    })?;
+    // A pipe or a device might never end.
+    if !metadata.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    let limit = PROFILE_BYTES_MAX + 1;
+    file.take(limit).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > PROFILE_BYTES_MAX {
+        return Err(format!("it is over the limit of {PROFILE_BYTES_MAX} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("it is not UTF-8: byte {at} begins no character")
+    })
 }
 
 #[cfg(test)]

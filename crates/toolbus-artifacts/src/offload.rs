@@ -136,30 +136,31 @@ impl OffloadOutput {
 
     /// Stores pictures, sounds and other files among the parts, and says of each where it is.
     async fn store_media(&self, output: &mut Output, of: ShapeContext<'_>) -> Vec<String> {
+        let Output { content, blocks, files, .. } = output;
         let mut notes = Vec::new();
-        for block in std::mem::take(&mut output.blocks) {
-            let Some(data) = &block.data else {
-                notes.extend(note_of_link(&block));
-                output.blocks.push(block);
-                continue;
+        for block in std::mem::take(blocks) {
+            let stored = match (&block.data, &block.text) {
+                (Some(data), _) => self.store_base64(data, &media_type_of(&block), of).await,
+                (None, Some(text)) if is_unread_file(&block, content.as_deref()) => {
+                    let bytes = Bytes::copy_from_slice(text.as_bytes());
+                    self.store(bytes, &media_type_of(&block), of).await.map_err(Failure::from)
+                }
+                _ => {
+                    notes.extend(note_of_link(&block));
+                    blocks.push(block);
+                    continue;
+                }
             };
 
-            let or = if block.kind == ContentKind::Image {
-                "image/png"
-            } else {
-                "application/octet-stream"
-            };
-            let media_type = media::checked(block.mime_type.as_deref(), or);
-
-            match self.store_base64(data, &media_type, of).await {
+            match stored {
                 Ok(artifact) => {
-                    let path = self.file_path(&media_type, of);
+                    let path = self.file_path(&artifact.media_type, of);
                     notes.push(format!("[{path}: {}]", describe_shortly(&artifact)));
-                    output.files.push(ArtifactFile { path, artifact });
+                    files.push(ArtifactFile { path, artifact });
                 }
                 Err(error) => {
                     warn(&error, of);
-                    output.blocks.push(block);
+                    blocks.push(block);
                 }
             }
         }
@@ -254,6 +255,23 @@ pub fn describe(artifact: &ArtifactInfo) -> String {
 fn describe_shortly(artifact: &ArtifactInfo) -> String {
     let ArtifactInfo { reference, media_type, bytes } = artifact;
     format!("{bytes} bytes of {media_type}: {}", reference.to_value())
+}
+
+/// What a part is kept as.
+fn media_type_of(block: &ContentBlock) -> String {
+    let or = match (&block.kind, &block.text) {
+        (ContentKind::Image, _) => "image/png",
+        (_, Some(_)) => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    };
+    media::checked(block.mime_type.as_deref(), or)
+}
+
+/// Whether a part is a file of text that stands nowhere in what the caller reads, as those do that
+/// a script leaves.
+fn is_unread_file(block: &ContentBlock, content: Option<&str>) -> bool {
+    let is_shown = |text: &str| content.is_none_or(|content| content.contains(text));
+    block.kind == ContentKind::Resource && block.text.as_deref().is_some_and(|text| !is_shown(text))
 }
 
 /// A picture that is somewhere else is not stored: it is shown as what it is.

@@ -132,7 +132,7 @@ fn register_server() -> Tool {
             "env": {"type": "object", "additionalProperties": {"type": "string"}}
         },
         "required": ["name", "type"],
-        "if": {"properties": {"type": {"const": "stdio"}}},
+        "if": {"properties": {"type": {"const": "stdio"}}, "required": ["type"]},
         "then": {"required": ["command"]},
         "else": {"required": ["url"]}
     }))

@@ -11,6 +11,9 @@ use crate::registry::{self, Registry};
 use crate::tool::Tool;
 use crate::view::View;
 
+/// What the name of a guide may end in, beside the name of its group.
+const NAME_ENDINGS: [&str; 3] = ["-tool-guide", "-guide", "-tools"];
+
 /// A page about a group of tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guide {
@@ -98,16 +101,26 @@ impl Guides {
 
     fn page(&self, name: &str, seen: &SeenGroups) -> String {
         let guides = self.guides.read();
-        let mut guides = guides.iter().filter(|guide| seen.has_guide(&guide.name));
-        let named = |guide: &&Guide| guide.name.eq_ignore_ascii_case(name.trim());
-        match guides.clone().find(named) {
+        let guides = guides.iter().filter(|guide| seen.has_guide(&guide.name));
+        let named = |name: &str| guides.clone().find(|guide| guide.name.eq_ignore_ascii_case(name));
+        let asked = name.trim();
+        let found = named(asked).or_else(|| named(without_ending(asked)?));
+        match found {
             Some(guide) => guide.document.clone(),
             None => {
-                let names: Vec<_> = guides.by_ref().map(|guide| guide.name.as_str()).collect();
+                let names: Vec<_> = guides.map(|guide| guide.name.as_str()).collect();
                 format!("No tool guide named '{name}'. Available guides: {}.", names.join(", "))
             }
         }
     }
+}
+
+/// The name of a group, where the name of its guide has one of the endings that RockBot's documents
+/// write: `mcp-tool-guide` is the guide to `mcp`, and `web-tools` that to `web`.
+fn without_ending(name: &str) -> Option<&str> {
+    let lower = name.to_ascii_lowercase();
+    let ending = NAME_ENDINGS.iter().find(|ending| lower.ends_with(**ending))?;
+    Some(&name[..name.len() - ending.len()])
 }
 
 /// The groups of which a caller sees at least one tool: it sees their guides and no others.

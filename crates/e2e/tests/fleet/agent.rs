@@ -55,7 +55,7 @@ pub(crate) fn settings(server: &Server) -> TempDir {
     folder
 }
 
-fn launch(folder: &Path, arguments: &[&str]) -> Launch {
+pub(crate) fn launch(folder: &Path, arguments: &[&str]) -> Launch {
     let config = folder.join("toolbus.toml");
     Launch::new("agent-host").arg("--config").arg(config).args(arguments.iter().copied())
 }
@@ -89,7 +89,7 @@ async fn the_agent_answers_with_what_its_tools_say() {
     assert_eq!((&*asked.stdout, &*asked.stderr), ("I look. It is 42.\n", ""));
     let told = results(&server);
     assert_eq!(told[0], "42\n");
-    assert!(told[1].starts_with("Error: ") && told[1].contains("no_such_tool"), "{told:?}");
+    assert_eq!(told[1], "Error: Tool 'no_such_tool' is not registered.");
     let tools = server.asked()[0].body["tools"].as_array().unwrap().len();
     assert!(tools > 20, "{tools}");
 
@@ -126,6 +126,33 @@ async fn what_keeps_the_agent_from_answering_is_told() {
     let none = Launch::new("agent-host").args(["ask", "Hello"]).run(LIMIT).await.unwrap();
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     assert!(none.stderr.contains("there is no model"), "{none:?}");
+}
+
+#[tokio::test]
+async fn a_profile_that_cannot_be_used_is_told() {
+    let server = Server::start([answer("It is Ada.", &[])]).await;
+    let folder = settings(&server);
+    let profile = folder.path().join("profile");
+    std::fs::create_dir(&profile).unwrap();
+    std::fs::write(profile.join("1-soul.md"), "You are Ada.\n").unwrap();
+    let ask = async || {
+        let launch = launch(folder.path(), &["ask", "Who are you?"]);
+        launch.env("TOOLBUS_AGENT__PROFILE", &profile).run(LIMIT).await.unwrap()
+    };
+
+    let rules = profile.join("2-rules.md");
+    std::os::unix::fs::symlink("not-there", &rules).unwrap();
+    let run = ask().await;
+    let told = format!("the profile cannot be used: {}: it is a link to nothing", rules.display());
+    assert_eq!(run.status.code(), Some(2), "{run:?}");
+    assert!(run.stderr.contains(&told), "{run:?}");
+    assert_eq!(server.asked().len(), 0);
+
+    std::fs::remove_file(&rules).unwrap();
+    let run = ask().await;
+    assert_eq!(run.stdout, "It is Ada.\n", "{run:?}");
+    let system = server.only_request().body["messages"][0]["content"].clone();
+    assert_eq!(system, "You are Ada.");
 }
 
 /// Definitions that do not fit are found by a search, and a result that is too long comes in parts.

@@ -21,6 +21,7 @@ mod credentials;
 mod embedded;
 mod face;
 mod grants;
+mod guides;
 mod others;
 mod policy;
 mod prying;

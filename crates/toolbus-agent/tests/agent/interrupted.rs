@@ -50,7 +50,11 @@ async fn interrupt(bench: Bench) {
     }
     let recorded = recorded(&next).await;
     let lost = recorded.iter().find(|event| event["result"]["call_id"] == "3").unwrap();
-    assert!(lost["result"]["text"].as_str().unwrap().contains("nobody knows"), "{lost}");
+    assert_eq!(
+        lost["result"]["text"],
+        "Error: the agent was interrupted while this call was under way, and nobody knows whether \
+         it was made. Look before you call it again."
+    );
     let session = at("session/a");
 
     // What is made again has the id that it had, by which a worker knows it.

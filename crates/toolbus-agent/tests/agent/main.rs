@@ -5,4 +5,5 @@
 mod bus_users;
 mod interrupted;
 mod support;
+mod texts;
 mod turns;

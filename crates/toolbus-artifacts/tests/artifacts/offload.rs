@@ -76,6 +76,36 @@ fn media(kind: ContentKind, data: &str, mime_type: Option<&str>) -> ContentBlock
     }
 }
 
+/// A file of text becomes one where its caller reads it nowhere else.
+#[tokio::test]
+async fn texts_that_are_not_shown_become_files() {
+    let bench = Bench::sqlite(config());
+    let file = |text: &str| ContentBlock {
+        text: Some(text.to_owned()),
+        data: None,
+        ..media(ContentKind::Resource, "", Some("text/csv"))
+    };
+    let note = ContentBlock { kind: ContentKind::Text, mime_type: None, ..file("Files: t.csv") };
+    let blocks = vec![note.clone(), file("a,b\n1,2\n"), file("shown")];
+    let output = Output { blocks, ..Output::text("It is shown here.") };
+    let given = give(&bench, output.clone()).await;
+
+    assert_eq!(given.blocks, [note, file("shown")]);
+    let [stored] = &given.files[..] else { panic!("{given:?}") };
+    let reference = stored.artifact.reference.to_value();
+    assert_eq!(
+        given.content.unwrap(),
+        format!("It is shown here.\n[media/give_0.csv: 8 bytes of text/csv: {reference}]")
+    );
+    let owner = ArtifactOwner::of(&scope("session/a"));
+    let found = bench.artifacts.find(&owner, &stored.artifact.reference).await.unwrap();
+    assert_eq!(found.read_all(100).await.unwrap(), "a,b\n1,2\n");
+
+    // Without a text of its own a result is read by its parts.
+    let parts = Output { content: None, ..output };
+    assert_eq!(give(&bench, parts.clone()).await, parts);
+}
+
 /// 1c.10: numbers that no other file has, endings as the types say, and the bytes are there.
 #[tokio::test]
 async fn rv_i17_media_become_files() {

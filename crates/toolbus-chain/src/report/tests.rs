@@ -25,6 +25,28 @@ fn rv_c12_the_footer_is_there_where_calls_were_made() {
 }
 
 #[test]
+fn what_was_not_run_and_what_can_be_run_again_stands_behind_the_output() {
+    let skipped = serde_json::json!({"tool": "add_label", "arguments": {"id": 7}});
+    let failed = ChainRunResult {
+        status: ChainStatus::Timeout,
+        error: Some("the chain did not end within 3 s".to_owned()),
+        skipped_writes: vec![skipped],
+        journal: Some("chain_0a".to_owned()),
+        tool_calls: 2,
+        ..result()
+    };
+    let expected = "\
+printed
+the chain did not end within 3 s
+[would run {\"tool\":\"add_label\",\"arguments\":{\"id\":7}}]
+[to run it again without repeating its writes: journal chain_0a]
+[2 tool calls, 12 ms]";
+    assert_eq!(failed.into_output().content.unwrap(), expected);
+    let done = ChainRunResult { journal: Some("chain_0a".to_owned()), ..result() };
+    assert_eq!(done.into_output().content.unwrap(), "printed");
+}
+
+#[test]
 fn rv_c14_an_error_is_cut_from_its_beginning() {
     let error = Some("é".repeat(3000) + "ValueError: no");
     let output = ChainRunResult { status: ChainStatus::Error, error, ..result() }.into_output();

@@ -292,6 +292,27 @@ async fn details_are_told_as_a_view_sees_them() {
     assert_eq!(details(View::all(), of("GitLab")).await, absent);
 }
 
+/// The members that RockBot gives, in its order. A schema is JSON, and not text in JSON.
+#[tokio::test]
+async fn details_have_the_members_of_the_contract() {
+    let stage = Stage::start().await;
+    let text = async |view, tool, arguments| {
+        stage.call_in(view, tool, arguments).await.unwrap().content.unwrap()
+    };
+    let one = object!({"server_name": "GitHub", "tool_name": "CREATE_ISSUE"});
+    let details = text(View::all(), "mcp_get_service_details", one).await;
+    let expected = concat!(
+        r#"{"server":{"name":"GitHub","implementationName":null,"title":"GitHub MCP Server","#,
+        r#""version":null,"description":null,"instructions":null},"#,
+        r#""tools":[{"name":"create_issue","description":"","parametersSchema":{"type":"object"}}],"#,
+        r#""prompts":[{"name":"review"}],"notices":["tool 'delete_repo' has changed"]}"#,
+    );
+    assert_eq!(details, expected);
+
+    let none = View::all().without(["mcp:github/*", "mcp:my-notes/*"]);
+    assert_eq!(text(none, "mcp_list_services", nothing()).await, "[]");
+}
+
 #[tokio::test]
 async fn nobody_can_tell_a_hidden_tool_from_one_that_is_not_there() {
     let stage = Stage::start().await;

@@ -34,8 +34,12 @@ async fn silent(bus: &Arc<dyn Bus>) -> Vec<Consumer> {
 
 /// Announces one server to an agent, which has the tools from then on.
 async fn announce(bus: &Arc<dyn Bus>, agent: &AgentName) {
-    let summary =
-        McpServerSummary { server_name: "Docs".to_owned(), ..McpServerSummary::default() };
+    let summary = McpServerSummary {
+        server_name: "Docs".to_owned(),
+        prompt_count: Some(1),
+        resource_count: Some(1),
+        ..McpServerSummary::default()
+    };
     let announcement = McpServersIndexed { servers: vec![summary], ..McpServersIndexed::default() };
     let envelope = Envelope::of(&announcement, "silent");
     bus.publish(&topic::tool_meta_mcp(agent), envelope).await.unwrap();
@@ -99,6 +103,34 @@ fn cases() -> [Case; 6] {
     ]
 }
 
+/// The same of what is read of servers beside their tools.
+fn reads() -> [Case; 3] {
+    let minute = Duration::from_secs(60);
+    [
+        (
+            "mcp_get_prompt",
+            json!({"server_name": "Docs", "prompt_name": "review"}),
+            None,
+            minute,
+            "Timed out waiting for prompt 'review'",
+        ),
+        (
+            "mcp_list_resources",
+            json!({"server_name": "Docs"}),
+            None,
+            minute,
+            "Timed out waiting for the resources of 'docs'",
+        ),
+        (
+            "mcp_read_resource",
+            json!({"server_name": "Docs", "uri": "a://1"}),
+            None,
+            minute,
+            "Timed out waiting for resource 'a://1'",
+        ),
+    ]
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_bridge_that_does_not_answer_is_told_in_the_words_that_models_know() {
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
@@ -113,14 +145,16 @@ async fn a_bridge_that_does_not_answer_is_told_in_the_words_that_models_know() {
     assert!(services.wait_until(PATIENCE, |servers| servers.len() == 1).await);
 
     let invoker = Invoker::new(registry);
-    for (tool, arguments, budget, expected_after, expected) in cases() {
+    for (tool, arguments, budget, expected_after, expected) in cases().into_iter().chain(reads()) {
         let call = call_by_agent(tool, arguments);
         let time = budget.map_or_else(CallTime::default, CallTime::within);
         let began = Instant::now();
         let told = invoker.invoke(Call { time, ..call }).await.unwrap_err();
         assert_eq!((told.code, told.message.as_str()), (ErrorCode::Timeout, expected), "{tool}");
         // What changes nothing may be asked again.
-        assert_eq!(told.is_retryable, tool == "mcp_get_service_details", "{tool}");
+        let is_read =
+            tool == "mcp_get_service_details" || reads().iter().any(|read| read.0 == tool);
+        assert_eq!(told.is_retryable, is_read, "{tool}");
         // The paused clock goes in whole milliseconds.
         let late = began.elapsed().saturating_sub(expected_after);
         assert!(began.elapsed() >= expected_after && late.as_millis() <= 1, "{tool}: {late:?}");

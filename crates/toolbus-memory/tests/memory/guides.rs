@@ -31,7 +31,7 @@ async fn examples_of_the_guides_can_be_called() {
             called += 1;
         }
     }
-    assert_eq!(called, 20);
+    assert_eq!(called, 17);
 }
 
 #[tokio::test]

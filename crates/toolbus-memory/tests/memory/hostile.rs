@@ -26,6 +26,41 @@ async fn values_are_given_back_as_they_were() {
 }
 
 #[tokio::test]
+async fn what_is_refused_is_refused_in_words() {
+    let bench = Bench::sqlite(MemoryConfig::default());
+    let check = async |tool: &str, arguments: Value, expected: &str| {
+        assert_eq!(bench.refusal(tool, arguments).await, expected);
+    };
+    let get = |key: String| json!({"key": key});
+    let too_long = "the key has 601 bytes, and may have 512 with its namespace";
+    check("get_from_working_memory", get("x".repeat(601)), too_long).await;
+    let empty = "the key cannot be used: a segment of it is empty, or only dots";
+    check("get_from_working_memory", get("a/../b".to_owned()), empty).await;
+    let control = "the key cannot be used: it has a control character or a backtick";
+    check("get_from_working_memory", get("a`".to_owned()), control).await;
+    let deep = "the key cannot be used: it has too many segments";
+    check("get_from_working_memory", get("a/".repeat(99) + "a"), deep).await;
+
+    let save = |category: &str, tags: &str| json!({"key": "k", "data": "x", "category": category, "tags": tags});
+    let control = "the category cannot be used: it has a control character";
+    check("save_to_working_memory", save("a\0", ""), control).await;
+    let long = "the tag cannot be used: it has 65 characters, and may have 64";
+    check("save_to_working_memory", save("", &"x".repeat(65)), long).await;
+    let tags: Vec<_> = (0..21).map(|at| at.to_string()).collect();
+    let many = "the tags cannot be used: there are more than 20";
+    check("save_to_working_memory", save("", &tags.join(",")), many).await;
+
+    let empty = "the content cannot be used: it is empty";
+    check("save_memory", json!({"content": " "}), empty).await;
+    let empty = "the rule cannot be used: it is empty";
+    check("add_rule", json!({"rule": " "}), empty).await;
+    let large = "the content has 65537 bytes, and may have 65536";
+    check("save_skill", json!({"name": "s", "content": "x".repeat(65_537)}), large).await;
+    let missing = "Missing required argument: key; Missing required argument: data";
+    check("save_to_working_memory", json!({}), missing).await;
+}
+
+#[tokio::test]
 async fn texts_beside_values_are_lines() {
     for bench in Bench::all().await {
         let refused = [

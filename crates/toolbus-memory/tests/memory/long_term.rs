@@ -41,6 +41,14 @@ async fn memories_are_saved_found_and_deleted() {
         - preferences/food (1 memory)
         ");
 
+        bench
+            .say("save_memory", json!({"content": "Oat milk", "category": "preferences/food"}))
+            .await;
+        assert_text!(bench.say("list_categories", json!({})).await, @r"
+        Categories (1):
+        - preferences/food (2 memories)
+        ");
+
         let deleted = bench.say("delete_memory", json!({"id": id})).await;
         assert_text!(deleted.replace(&id, "ID"),
             @r#"Deleted memory entry 'ID': "Prefers tea to coffee""#);

@@ -50,6 +50,9 @@ fn what_the_contract_has_no_words_for_stands_on_a_line_of_its_own() {
         Output::error("Script failed (exit 137):\na\n[out of memory]"),
     );
 
+    let locks = because(ended(137, Some("a"), Some("too many locks")), ScriptReason::OutOfMemory);
+    check(locks, Output::error("Script failed (exit 137):\na\n[too many locks]"));
+
     check(
         because(ended(0, Some("a"), None), ScriptReason::OutputTruncated),
         Output::text("a\n[output truncated]"),

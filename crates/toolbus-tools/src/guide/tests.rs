@@ -84,6 +84,27 @@ async fn a_guide_is_given_in_full_whatever_the_case_of_its_name() {
     }
 }
 
+/// As RockBot's documents write them.
+#[tokio::test]
+async fn names_of_guides_may_end_in_what_they_are() {
+    let stage = Stage::new();
+    stage.guides.add(guide("mcp", "", "# MCP"));
+    stage.guides.add(guide("web", "", "# Web"));
+    stage.guides.add(guide("house-guide", "", "# House"));
+    let check = async |name: &str, page: &str| {
+        assert_eq!(stage.text("get_tool_guide", json!({"name": name})).await, page);
+    };
+    check("mcp-tool-guide", "# MCP").await;
+    check("MCP-Guide", "# MCP").await;
+    check("web-tools", "# Web").await;
+    check("house-guide", "# House").await;
+    for name in ["-guide", "é-tool", "mcp-", "mcp-guides"] {
+        let unknown =
+            format!("No tool guide named '{name}'. Available guides: house-guide, mcp, web.");
+        check(name, &unknown).await;
+    }
+}
+
 #[tokio::test]
 async fn an_unknown_guide_is_answered_with_the_names_of_those_there_are() {
     let stage = Stage::new();
