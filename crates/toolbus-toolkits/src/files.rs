@@ -39,8 +39,9 @@ use workspace::{Wanted, Workspace};
 use write::Edit;
 
 const SOURCE: &str = "files";
-/// Most calls that read or write at a time; others wait.
+/// Most calls that read or write at a time, and that search; others wait.
 const CONCURRENT_MAX: usize = 8;
+const SEARCHES_MAX: usize = 4;
 /// How many matching lines are shown when nobody says, and at most.
 const MATCHES_DEFAULT: u64 = 100;
 const MATCHES_MAX: u64 = 1000;
@@ -54,6 +55,7 @@ pub struct Files {
     /// Answers `grep`.
     engine: Engine,
     permits: Semaphore,
+    searches: Semaphore,
     /// Held while a file is changed: calls of a turn run at the same time.
     changing: Mutex<()>,
 }
@@ -111,6 +113,7 @@ impl Files {
             file_bytes_max: settings.file_max.bytes(),
             engine,
             permits: Semaphore::new(CONCURRENT_MAX),
+            searches: Semaphore::new(SEARCHES_MAX),
             changing: Mutex::new(()),
         })
     }
@@ -322,7 +325,11 @@ impl Executor for FileTool {
 
 impl FileTool {
     async fn answer(&self, call: Invocation) -> Result<String, Error> {
-        let _permit = self.files.permits.acquire().await;
+        let permits = match self.operation {
+            Operation::Glob | Operation::Grep => &self.files.searches,
+            _ => &self.files.permits,
+        };
+        let _permit = permits.acquire().await;
         // Fires as well when this future is dropped, so that a search ends.
         let cancelled = call.context.cancelled.child_token();
         let _guard = cancelled.clone().drop_guard();

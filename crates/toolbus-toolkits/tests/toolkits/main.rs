@@ -8,5 +8,6 @@ mod guides;
 mod hostile_commands;
 mod hostile_files;
 mod search;
+mod settings;
 mod shell;
 mod support;

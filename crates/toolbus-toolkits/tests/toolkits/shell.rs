@@ -110,6 +110,32 @@ async fn b3_a_missing_directory_is_told() {
     }
 }
 
+/// MX-B4: who holds the output open after the end, and is not found, keeps nobody waiting for long.
+#[tokio::test]
+async fn b4_waiting_for_output_is_bounded() {
+    let bare = Bench::shell_with(|settings| settings.isolation = Isolation::None).await;
+    let Some(bench) = bare else { return };
+    let start = Instant::now();
+    // Without its mark, and in a session of its own.
+    let said = bench.run_text("env -i setsid sleep 8 2>/dev/null & echo begun; echo err >&2").await;
+    assert_eq!(said, "begun\n[stdout read timed out]err");
+    let waited = start.elapsed();
+    assert!((Duration::from_secs(5)..Duration::from_secs(8)).contains(&waited), "{waited:?}");
+}
+
+/// Where this program is root, commands are not.
+#[tokio::test]
+async fn a_directory_of_roots_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = BashSettings::default();
+    let started = Shell::start(&settings, &ScriptsSettings::default(), folder.path()).await;
+    let Err(Unavailable::Setting { name, reason }) = started else { panic!("it is refused") };
+    assert!(name == "working_directory" && reason.contains("belongs to root"), "{name}: {reason}");
+}
+
 #[tokio::test]
 async fn what_cannot_be_run_is_told() {
     let Some(benches) = both().await else { return };
