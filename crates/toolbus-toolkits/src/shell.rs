@@ -206,7 +206,7 @@ impl Executor for Shell {
             }
             match self.inner.run(command, &call).await {
                 Ok(outcome) => outcome.into_output(self.inner.timeout),
-                Err(error) => told(error),
+                Err(error) => output_of_error(error),
             }
         })
     }
@@ -289,7 +289,7 @@ fn failure(reason: &str) -> Output {
 
 /// What is told of a command that has no outcome. Who makes the call again has to know more than a
 /// text where it may not be started, or may have been.
-fn told(error: Error) -> Result<Output, CallError> {
+fn output_of_error(error: Error) -> Result<Output, CallError> {
     match error {
         Error::Cancelled => Err(CallError::cancelled()),
         Error::Busy(_) => Err(CallError::new(ErrorCode::Busy, error.to_string())),

@@ -107,8 +107,8 @@ struct Found<'a> {
     name: String,
     /// Matching lines of it.
     in_file: u64,
-    /// Its lines are to stand apart from those before.
-    is_apart: bool,
+    /// Its lines are set apart from those of the file before.
+    needs_separator: bool,
     /// Matching lines, or files that have some, those that were skipped too.
     matches: u64,
     /// The same, those that are shown.
@@ -126,7 +126,7 @@ impl<'a> Found<'a> {
             pieces: Pieces::new(answer_bytes),
             name: String::new(),
             in_file: 0,
-            is_apart: false,
+            needs_separator: false,
             matches: 0,
             shown: 0,
             has_more: false,
@@ -139,7 +139,7 @@ impl<'a> Found<'a> {
         self.name = name;
         self.in_file = 0;
         let grep = &self.question.grep;
-        self.is_apart = self.shown > 0 && (grep.before > 0 || grep.after > 0);
+        self.needs_separator = self.shown > 0 && (grep.before > 0 || grep.after > 0);
     }
 
     fn shows_lines(&self) -> bool {
@@ -177,7 +177,7 @@ impl<'a> Found<'a> {
 
     /// Shows a line after the name of its file and its number; whether there was room.
     fn show_line(&mut self, number: Option<u64>, mark: char, line: ShownLine) -> bool {
-        if std::mem::take(&mut self.is_apart) {
+        if std::mem::take(&mut self.needs_separator) {
             self.pieces.push_uncounted("--\n");
         }
 

@@ -192,7 +192,7 @@ impl<W: std::io::Write> Feed<'_, W> {
     }
 
     fn feed_found(&mut self, found: &Found<'_>, shown: &str) -> Result<(), Error> {
-        let file = open::open_beneath(found.folder, found.name, open::for_reading(), shown)?;
+        let file = open::open_beneath(found.folder, found.name(), open::for_reading(), shown)?;
         self.feed(file, shown)
     }
 

@@ -65,7 +65,9 @@ impl FilesSettings {
             ("files.writable_paths", &self.writable_paths),
         ];
         for (key, paths) in folders {
-            if let Some(reason) = paths.iter().find_map(|path| wrong_with(path)) {
+            if let Some(Err(reason)) =
+                paths.iter().map(|path| check_folder(path)).find(Result::is_err)
+            {
                 mistakes.add(key, reason);
             }
         }
@@ -87,16 +89,16 @@ impl FilesSettings {
     }
 }
 
-/// What is wrong with a folder whose files models are to reach, if anything.
-pub(super) fn wrong_with(path: &Path) -> Option<String> {
+/// Checks that a folder may be named, whose files models are to reach.
+pub(super) fn check_folder(path: &Path) -> Result<(), String> {
     let shown = path.display();
     if !path.is_absolute() {
-        return Some(format!("{shown} is not an absolute path"));
+        return Err(format!("{shown} is not an absolute path"));
     }
     if path.parent().is_none() || SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
-        return Some(format!("{shown} shows more than files: name a folder below it"));
+        return Err(format!("{shown} shows more than files: name a folder below it"));
     }
-    None
+    Ok(())
 }
 
 #[cfg(test)]

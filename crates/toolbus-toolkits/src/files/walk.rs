@@ -34,9 +34,15 @@ const GIT_FOLDER: &str = ".git";
 pub(super) struct Found<'a> {
     /// The folder that it is in.
     pub(super) folder: &'a Dir,
-    pub(super) name: &'a Path,
     /// Its path below the folder where the walk began.
     pub(super) below: &'a Path,
+}
+
+impl Found<'_> {
+    /// Its name in that folder.
+    pub(super) fn name(&self) -> &Path {
+        self.below.file_name().map_or(self.below, Path::new)
+    }
 }
 
 /// Whether a walk goes on.
@@ -48,6 +54,8 @@ pub(super) enum Flow {
 
 /// A walk, and what it has left.
 pub(super) struct Walk {
+    /// The folder where it began, below the root.
+    start: PathBuf,
     entries_left: usize,
     end: Instant,
     cancelled: CancellationToken,
@@ -59,6 +67,7 @@ pub(super) struct Walk {
 impl Walk {
     pub(super) fn new(cancelled: CancellationToken) -> Self {
         Self {
+            start: PathBuf::new(),
             entries_left: ENTRIES_MAX,
             end: Instant::now() + WALK_TIMEOUT,
             cancelled,
@@ -78,20 +87,18 @@ impl Walk {
         let io = |error| Error::io(&place.shown(), error);
         let root = &place.root.dir;
         let start = root.open_dir(place.relative()).map_err(io)?;
+        self.start = place.relative().strip_prefix(".").unwrap_or(place.relative()).to_path_buf();
 
-        let above = place.relative().ancestors().skip(1).collect::<Vec<_>>();
-        for folder in above.into_iter().rev().filter(|_| place.relative() != Path::new(".")) {
-            let opened = if folder.as_os_str().is_empty() {
-                root.try_clone()
-            } else {
-                root.open_dir(folder)
+        let above: Vec<_> = self.start.ancestors().skip(1).collect();
+        for folder in above.into_iter().rev() {
+            let opened = match folder.as_os_str().is_empty() {
+                true => root.try_clone(),
+                false => root.open_dir(folder),
             };
-            let patterns = read_ignores(&opened.map_err(io)?, folder);
-            self.ignores.extend(patterns);
+            self.ignores.extend(read_ignores(&opened.map_err(io)?, folder));
         }
 
-        let relative = place.relative().strip_prefix(".").unwrap_or(place.relative());
-        self.visit_folder(&start, Path::new(""), relative, visit).map(drop)
+        self.visit_folder(&start, Path::new(""), visit).map(drop)
     }
 
     /// What was left out, for models.
@@ -106,28 +113,19 @@ impl Walk {
         &mut self,
         folder: &Dir,
         below: &Path,
-        relative: &Path,
         visit: &mut dyn FnMut(Found<'_>) -> Result<Flow, Error>,
     ) -> Result<Flow, Error> {
         let Some(entries) = self.read_entries(folder) else { return Ok(Flow::Continue) };
         let held = self.ignores.len();
-        self.ignores.extend(read_ignores(folder, relative));
+        self.ignores.extend(read_ignores(folder, &self.start.join(below)));
 
         let mut flow = Flow::Continue;
         for (name, entry) in entries {
-            if flow == Flow::Stop {
+            if flow == Flow::Stop || self.is_over()? {
+                flow = Flow::Stop;
                 break;
             }
-            let name = Path::new(&name);
-            flow = match self.is_over()? {
-                Flow::Stop => Flow::Stop,
-                Flow::Continue => self.visit_entry(
-                    &entry,
-                    folder,
-                    [name, &below.join(name), &relative.join(name)],
-                    visit,
-                )?,
-            };
+            flow = self.visit_entry(&entry, folder, &below.join(name), visit)?;
         }
 
         self.ignores.truncate(held);
@@ -138,15 +136,15 @@ impl Walk {
         &mut self,
         entry: &DirEntry,
         folder: &Dir,
-        [name, below, relative]: [&Path; 3],
+        below: &Path,
         visit: &mut dyn FnMut(Found<'_>) -> Result<Flow, Error>,
     ) -> Result<Flow, Error> {
         let Ok(kind) = entry.file_type() else { return Ok(Flow::Continue) };
-        if self.is_ignored(relative, kind.is_dir()) {
+        if self.is_ignored(below, kind.is_dir()) {
             return Ok(Flow::Continue);
         }
         if kind.is_file() {
-            return visit(Found { folder, name, below });
+            return visit(Found { folder, below });
         }
         if !kind.is_dir() {
             return Ok(Flow::Continue);
@@ -157,7 +155,7 @@ impl Walk {
             return Ok(Flow::Continue);
         }
         match entry.open_dir() {
-            Ok(inner) => self.visit_folder(&inner, below, relative, visit),
+            Ok(inner) => self.visit_folder(&inner, below, visit),
             Err(_) => {
                 self.unread += 1;
                 Ok(Flow::Continue)
@@ -171,27 +169,29 @@ impl Walk {
             self.unread += 1;
             return None;
         };
+
         let entries = entries.flatten().map(|entry| (entry.file_name(), entry));
-        let mut entries: Vec<_> = entries.take(self.entries_left).collect();
+        let mut entries: Vec<_> = entries.take(self.entries_left + 1).collect();
+        if entries.len() > self.entries_left {
+            entries.truncate(self.entries_left);
+            self.note_once(format!("only {ENTRIES_MAX} entries were looked at: name a folder"));
+        }
+
         self.entries_left -= entries.len();
         entries.sort_by(|(one, _), (other, _)| one.cmp(other));
         Some(entries)
     }
 
     /// Whether the walk has to end.
-    fn is_over(&mut self) -> Result<Flow, Error> {
+    fn is_over(&mut self) -> Result<bool, Error> {
         if self.cancelled.is_cancelled() {
             return Err(Error::Stopped("the call was cancelled"));
         }
-        let note = if Instant::now() >= self.end {
-            format!("stopped after {} s: there is more", WALK_TIMEOUT.as_secs())
-        } else if self.entries_left == 0 {
-            format!("stopped after {ENTRIES_MAX} entries: name a folder with fewer")
-        } else {
-            return Ok(Flow::Continue);
-        };
-        self.note_once(note);
-        Ok(Flow::Stop)
+        let is_over = Instant::now() >= self.end;
+        if is_over {
+            self.note_once(format!("stopped after {} s: there is more", WALK_TIMEOUT.as_secs()));
+        }
+        Ok(is_over)
     }
 
     fn note_once(&mut self, note: String) {
@@ -202,7 +202,8 @@ impl Walk {
 
     /// Whether git, or a file of patterns for searches, leaves an entry out. The innermost file
     /// that says something of it decides.
-    fn is_ignored(&self, relative: &Path, is_folder: bool) -> bool {
+    fn is_ignored(&self, below: &Path, is_folder: bool) -> bool {
+        let relative = &self.start.join(below);
         if is_folder && relative.file_name().is_some_and(|name| name == GIT_FOLDER) {
             return true;
         }
@@ -227,7 +228,7 @@ fn read_ignores(folder: &Dir, relative: &Path) -> Vec<Gitignore> {
     IGNORE_FILES.iter().filter_map(|name| read(name)).collect()
 }
 
-/// The path of what a walk found, as bytes of text.
+/// The path of what a walk found, from a folder as it is shown.
 pub(super) fn path_of(folder: &str, below: &Path) -> PathBuf {
     match folder {
         "." => below.to_path_buf(),
@@ -243,3 +244,6 @@ pub(super) fn is_passed_over(error: &Error) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

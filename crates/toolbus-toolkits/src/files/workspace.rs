@@ -200,9 +200,8 @@ impl Root {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let real = path.canonicalize().map_err(named)?;
-        if let Some(reason) = settings::wrong_with(&real) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
+        settings::check_folder(&real)
+            .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
 
         let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(named)?;
         Ok(Self { path: real, written: path.to_path_buf(), dir, is_writable })

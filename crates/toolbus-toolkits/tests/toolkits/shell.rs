@@ -117,7 +117,9 @@ async fn b4_waiting_for_output_is_bounded() {
     let Some(bench) = bare else { return };
     let start = Instant::now();
     // Without its mark, and in a session of its own.
-    let said = bench.run_text("env -i setsid sleep 8 2>/dev/null & echo begun; echo err >&2").await;
+    let hold = "env -i setsid sh -c ': > held; exec sleep 8' 2>/dev/null &";
+    let command = format!("{hold} until [ -e held ]; do :; done; echo begun; echo err >&2");
+    let said = bench.run_text(&command).await;
     assert_eq!(said, "begun\n[stdout read timed out]err");
     let waited = start.elapsed();
     assert!((Duration::from_secs(5)..Duration::from_secs(8)).contains(&waited), "{waited:?}");
