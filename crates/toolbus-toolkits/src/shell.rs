@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 use serde_json::{Map, Value, json};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_sandbox::{Config, Limits, Network, PackagesConfig, Sandbox, Unavailable, Workspace};
-use toolbus_scripts::runner::{Error, Run, Runner as _, Script};
+use toolbus_scripts::runner::{Ending, Error, Run, Runner as _, Script};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
@@ -41,6 +41,8 @@ const SHELL: &str = "/bin/bash";
 const COMMAND_BYTES_MAX: usize = 64 << 10;
 /// How much longer than a command its call may take: for a place, the start, and what is left.
 const CALL_GRACE: Duration = Duration::from_secs(30);
+/// How long the first command may take, which looks at the working directory.
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// What commands may use beyond scripts: compilers open more files and write larger ones.
 const PROCESSES_MAX: u32 = 512;
 const OPEN_FILES_MAX: u32 = 1024;
@@ -126,8 +128,9 @@ impl Shell {
 
         let runner = if is_sandboxed {
             let id = unprivileged_id(&metadata, settings.access).map_err(wrong)?;
-            let config = sandbox_config(settings, scripts, directory, id);
-            CommandRunner::Sandbox(Box::new(Sandbox::probe(config).await?))
+            let sandbox = Sandbox::probe(sandbox_config(settings, scripts, directory, id)).await?;
+            try_directory(&sandbox, directory, settings.access).await.map_err(wrong)?;
+            CommandRunner::Sandbox(Box::new(sandbox))
         } else {
             tracing::warn!("commands of models run without a sandbox, as `bash.isolation` says");
             CommandRunner::Bare(BareShell::new(usize::from(settings.max_concurrent.get())))
@@ -141,6 +144,25 @@ impl Shell {
             is_sandboxed,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+/// Runs a command that looks whether commands can use the working directory. The error says why
+/// not.
+async fn try_directory(sandbox: &Sandbox, directory: &Path, access: Access) -> Result<(), String> {
+    let command = match access {
+        Access::ReadWrite => "test -r . -a -w . -a -x .",
+        Access::ReadOnly => "test -r . -a -x .",
+    };
+    let script = command_script(command, directory, TRY_TIMEOUT);
+    let outcome = sandbox.run(script, Run::alone("")).await.map_err(|error| error.to_string())?;
+
+    match outcome.ending {
+        Ending::Exited(0) => Ok(()),
+        _ => {
+            let said = outcome.output.text.trim().lines().last().unwrap_or("no access").to_owned();
+            Err(format!("commands cannot use it: {said}"))
+        }
     }
 }
 
@@ -242,14 +264,7 @@ impl ShellInner {
 
         match &self.runner {
             CommandRunner::Sandbox(sandbox) => {
-                let script = Script {
-                    source: script_source(command, &self.directory),
-                    input: String::new(),
-                    timeout: self.timeout,
-                    packages: Vec::new(),
-                    files: Vec::new(),
-                    prelude: None,
-                };
+                let script = command_script(command, &self.directory, self.timeout);
                 let run = Run {
                     deadline: call.context.deadline,
                     cancelled: cancelled.clone(),
@@ -264,6 +279,18 @@ impl ShellInner {
                 shell.run(what, cancelled).await
             }
         }
+    }
+}
+
+/// A command as the sandbox takes it.
+fn command_script(command: &str, directory: &Path, timeout: Duration) -> Script {
+    Script {
+        source: script_source(command, directory),
+        input: String::new(),
+        timeout,
+        packages: Vec::new(),
+        files: Vec::new(),
+        prelude: None,
     }
 }
 

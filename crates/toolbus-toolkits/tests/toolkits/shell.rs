@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -136,6 +137,27 @@ async fn a_directory_of_roots_is_refused() {
     let started = Shell::start(&settings, &ScriptsSettings::default(), folder.path()).await;
     let Err(Unavailable::Setting { name, reason }) = started else { panic!("it is refused") };
     assert!(name == "working_directory" && reason.contains("belongs to root"), "{name}: {reason}");
+}
+
+/// A directory that its owner may not write.
+#[tokio::test]
+async fn a_directory_that_commands_cannot_use_is_refused() {
+    let Some(bench) = Bench::shell().await else { return };
+    let work = bench.path("work");
+    let start = async |mode, access| {
+        fs::set_permissions(&work, fs::Permissions::from_mode(mode)).expect("set");
+        let settings = BashSettings { access, ..BashSettings::default() };
+        Shell::start(&settings, &ScriptsSettings::default(), &work).await
+    };
+
+    for (mode, access) in [(0o555, Access::ReadWrite), (0o000, Access::ReadOnly)] {
+        let Err(Unavailable::Setting { reason, .. }) = start(mode, access).await else {
+            panic!("it is refused")
+        };
+        assert!(reason.starts_with("commands cannot use it"), "{reason}");
+    }
+    assert!(start(0o555, Access::ReadOnly).await.is_ok());
+    assert!(start(0o755, Access::ReadWrite).await.is_ok());
 }
 
 #[tokio::test]
