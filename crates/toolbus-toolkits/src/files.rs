@@ -1,6 +1,6 @@
 //! Tools for files: `read_file`, `write_file`, `append_file`, `edit_file`, `glob` and `grep`.
 //!
-//! A call finds its file in the [`workspace`], opens it beneath a folder (`open`), and reads
+//! A call finds its file in the `workspace`, opens it beneath a folder (`open`), and reads
 //! (`text`, `docx`), writes (`write`) or searches (`walk`, `search`). What fails is told in a text
 //! that begins with `Error` and names the action, as an error of the tool.
 
