@@ -6,7 +6,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, PipeReader};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
@@ -111,6 +112,13 @@ impl Value {
     #[must_use]
     pub fn stream(stream: impl AsyncRead + Send + 'static) -> Self {
         Self { bytes: Bytes::Stream(Box::pin(stream)), media_type: None, size: None }
+    }
+
+    /// A pipe that somebody writes to while the question is answered. Of it no more is read than
+    /// the answer needs; then writing fails.
+    #[must_use]
+    pub fn pipe(reader: PipeReader) -> Self {
+        Self::file(File::from(OwnedFd::from(reader)))
     }
 
     /// The same with its media type: what a head says of binary content, and a hint which kind of
@@ -245,7 +253,7 @@ impl Engine {
             .current_dir("/")
             .stdin(stdin)
             .stdout(Stdio::piped())
-            .stderr(Stdio::from(std::os::fd::OwnedFd::from(socket)))
+            .stderr(Stdio::from(OwnedFd::from(socket)))
             .kill_on_drop(true);
         self.shared.starter.start(command).await.map_err(|error| Error::io("starting it", error))
     }

@@ -3,7 +3,8 @@
 //! A [`Question`] (`head`, `slice`, `lines`, `grep`, `jq`, `sql`) is asked of a [`Value`] by an
 //! [`Engine`], which starts a process for it. The worker limits itself before it looks at a byte:
 //! memory, processor time, system calls, files. What a pattern, a filter, a statement or the value
-//! itself does to it hurts nobody else; the caller is told by a typed [`Error`].
+//! itself does to it hurts nobody else; the caller is told by a typed [`Error`]. Many files are a
+//! value, too ([`FilesWriter`]).
 //!
 //! The worker is the caller's own program, started in a hidden mode: `main` calls [`run_worker`]
 //! where the first argument is [`WORKER_MODE`], before there are threads, a runtime or settings.
@@ -30,6 +31,7 @@ compile_error!("workers are limited by Linux's resource limits and seccomp filte
 mod answer;
 mod engine;
 mod error;
+mod files;
 mod protocol;
 pub mod question;
 mod worker;
@@ -37,6 +39,7 @@ mod worker;
 pub use answer::{Answer, ByteRange, Encoding, More};
 pub use engine::{Engine, Limits, Value};
 pub use error::Error;
+pub use files::FilesWriter;
 pub use question::Question;
 pub use worker::run_worker;
 

@@ -23,6 +23,8 @@ pub enum Question {
     Lines(Lines),
     /// The lines that match a pattern.
     Grep(Grep),
+    /// The lines of many files that match a pattern.
+    GrepFiles(GrepFiles),
     /// What a jq filter makes of it.
     Jq(Jq),
     /// What a SQL statement makes of it.
@@ -106,6 +108,17 @@ impl Default for Grep {
     }
 }
 
+/// The lines of many files that match a pattern, each after the name of its file. The value is what
+/// [`FilesWriter`](crate::FilesWriter) writes. Files with a NUL byte are passed over from there on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GrepFiles {
+    /// What is looked for. Where lines are counted, they are counted for each file.
+    pub grep: Grep,
+    /// Only the names of files that have such a line.
+    pub names: bool,
+}
+
 /// What a jq filter makes of a JSON document or a sequence of JSON values, an output a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -165,7 +178,9 @@ impl Question {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let (what, program) = match self {
             Self::Head(_) | Self::Slice(_) | Self::Lines(_) => return self.check_places(),
-            Self::Grep(grep) => ("pattern", &grep.pattern),
+            Self::Grep(grep) | Self::GrepFiles(GrepFiles { grep, .. }) => {
+                ("pattern", &grep.pattern)
+            }
             Self::Jq(jq) => ("filter", &jq.filter),
             Self::Sql(sql) => ("statement", &sql.statement),
         };
@@ -188,14 +203,20 @@ impl Question {
                 format!("a head has at most {HEAD_LINES_MAX} lines")
             }
             Self::Lines(Lines { from_line: 0, .. }) => "lines are counted from 1".to_owned(),
-            Self::Grep(grep) if grep.before.max(grep.after) > CONTEXT_LINES_MAX => {
+            Self::Grep(grep) | Self::GrepFiles(GrepFiles { grep, .. })
+                if grep.before.max(grep.after) > CONTEXT_LINES_MAX =>
+            {
                 format!("a match has at most {CONTEXT_LINES_MAX} lines of context on a side")
             }
-            Self::Grep(Grep { pattern, .. }) if pattern.is_empty() => {
+            Self::Grep(Grep { pattern, .. })
+            | Self::GrepFiles(GrepFiles { grep: Grep { pattern, .. }, .. })
+                if pattern.is_empty() =>
+            {
                 "the pattern is empty".to_owned()
             }
             _ => return Ok(()),
         };
+
         Err(Error::Invalid { message })
     }
 }

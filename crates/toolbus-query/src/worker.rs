@@ -13,6 +13,7 @@ use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
 
 mod bounded;
 mod grep;
+mod grep_files;
 mod head;
 mod jq;
 mod json;
@@ -135,6 +136,7 @@ fn reply(request: Request, source: Source) -> Reply {
         Question::Slice(slice) => slice::answer_bytes(&slice, task),
         Question::Lines(lines) => slice::answer_lines(&lines, task),
         Question::Grep(grep) => grep::answer(&grep, task),
+        Question::GrepFiles(question) => grep_files::answer(&question, task),
         Question::Jq(jq) => jq::answer(&jq, task),
         Question::Sql(sql) => sql::answer(&sql, task),
     };

@@ -4,6 +4,8 @@ use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use toolbus_scripts::supervisor::seccomp::Network;
+
 /// Settings of the local runner. The services map their own configuration to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -14,6 +16,10 @@ pub struct Config {
     pub python: Option<PathBuf>,
     /// Further trees that scripts may read, each under its own path. Nothing secret may be in them.
     pub read_only_paths: Vec<PathBuf>,
+    /// A folder that scripts share with the host, beside the work folder of their own.
+    pub workspace: Option<Workspace>,
+    /// Whether scripts reach the network, and with it the services of this machine.
+    pub network: Network,
     /// What one script may use.
     pub limits: Limits,
     /// Most scripts that run at one time; at least 1.
@@ -30,6 +36,16 @@ pub struct Config {
     pub unprivileged_id: u32,
     /// How packages are resolved and kept.
     pub packages: PackagesConfig,
+}
+
+/// A folder of the host that scripts see under its own path. What they leave in it stays, and takes
+/// up the host's disk: no limit but that of single files counts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// Its real path: absolute, without links. Nothing that a sandbox is made of may be in it.
+    pub path: PathBuf,
+    /// Whether scripts may write there, with the rights of the user that they run as.
+    pub is_writable: bool,
 }
 
 /// What one script may use. A limit in bytes or a count; none may be switched off.
@@ -93,6 +109,8 @@ impl Default for Config {
             bwrap: None,
             python: None,
             read_only_paths: Vec::new(),
+            workspace: None,
+            network: Network::Denied,
             limits: Limits::default(),
             max_concurrent: 4,
             max_waiting: 16,

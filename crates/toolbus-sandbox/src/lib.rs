@@ -26,9 +26,11 @@ mod run;
 mod sandbox;
 mod spawn;
 mod staging;
+mod workspace;
 
 pub mod settings;
 
-pub use config::{Config, Limits, MemoryAccounting, PackagesConfig};
+pub use config::{Config, Limits, MemoryAccounting, PackagesConfig, Workspace};
 pub use probe::Unavailable;
 pub use sandbox::Sandbox;
+pub use toolbus_scripts::supervisor::seccomp::Network;

@@ -1,8 +1,10 @@
 //! What a sandboxed process is: which namespaces, which mounts, which environment.
 //!
 //! Everything that a script can see is listed here. Invariants: only trusted trees are bound, all
-//! of them read-only; every writable place is a file system in memory with a size; the environment
-//! of bubblewrap itself is empty, because the first process of the sandbox would show it.
+//! of them read-only but the workspace; every other writable place is a file system in memory with
+//! a size; nothing is mounted within the workspace, where scripts could have put links; the
+//! environment of bubblewrap itself is empty, because the first process of the sandbox would show
+//! it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,7 +14,7 @@ use toolbus_scripts::supervisor::Place;
 use toolbus_scripts::supervisor::seccomp::Network;
 
 use crate::cgroup::ControlGroup;
-use crate::config::Limits;
+use crate::config::{Limits, Workspace};
 use crate::interpreter::{self, Interpreter};
 
 /// Where the packages of a run are mounted.
@@ -20,7 +22,7 @@ const PACKAGES: &str = "/packages";
 /// Where a script starts, and its home.
 pub(crate) const WORK: &str = "/work";
 /// The file systems that a script may write.
-const WRITABLE: [&str; 3] = ["/dev/shm", "/tmp", WORK];
+pub(crate) const WRITABLE: [&str; 3] = ["/dev/shm", "/tmp", WORK];
 /// The user and the group of scripts, as they see themselves.
 const SCRIPT_ID: u32 = 65534;
 /// The largest piece of shared memory without a file that a script can make, where memory is
@@ -31,6 +33,19 @@ const SHARED_MAPPING_BYTES_MAX: u64 = 4 << 20;
 const USR_LINKS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// What the dynamic linker and libraries for text in images read; nothing else of `/etc` is shown.
 const LIBRARY_SETTINGS: [&str; 3] = ["/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts"];
+
+/// What name resolution and certificates need of `/etc`.
+pub(crate) const NETWORK_SETTINGS: [&str; 9] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls",
+    "/etc/pki/ca-trust",
+];
 
 /// A tree of the host and where bubblewrap finds it, which differs when the service is root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +72,12 @@ impl BwrapOptions {
             self.push([&"--ro-bind", &tree.source, &tree.path]);
         }
         self
+    }
+
+    /// After all other trees, so that nothing is mounted within it.
+    pub(crate) fn bind_workspace(&mut self, workspace: &Workspace, source: &Path) -> &mut Self {
+        let option = if workspace.is_writable { "--bind" } else { "--ro-bind" };
+        self.push([&option, &source, &workspace.path])
     }
 
     fn tmpfs(&mut self, size: u64, path: &str) -> &mut Self {

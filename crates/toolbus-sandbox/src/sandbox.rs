@@ -18,6 +18,7 @@ use crate::probe::{self, Unavailable};
 use crate::recipe::{self, HostTree};
 use crate::spawn::ProcessSpawner;
 use crate::staging;
+use crate::workspace;
 
 /// Runs each script in a sandbox of its own: bubblewrap's namespaces, a filter of system calls,
 /// and limits. Cheap to clone.
@@ -38,6 +39,7 @@ impl Sandbox {
 
         let bwrap = probe::find_bwrap(config.bwrap.as_deref()).await?;
         let interpreter = Arc::new(Interpreter::find(config.python.as_deref()).await?);
+        workspace::check_workspace(&config, &interpreter)?;
         let settings = InstallerSettings::detect_installer(&interpreter);
         let become_id = rustix::process::geteuid().is_root().then_some(config.unprivileged_id);
         let cache = open_cache(&config, become_id)?;
@@ -75,14 +77,18 @@ impl Sandbox {
             }
         };
 
-        let base = base(Network::Denied, &plan.scripts);
-        let program = recipe::place(Network::Denied, hierarchy.is_none()).program();
+        let network = config.network;
+        let mut base = base(network, &plan.scripts);
+        if let Some(workspace) = &config.workspace {
+            base.bind_workspace(workspace, &plan.bind_source(&workspace.path, become_id));
+        }
+        let program = recipe::place(network, hierarchy.is_none()).program();
         let program = interpreter.compile(&program).await?;
         let deps = EngineDeps { config, launcher, base, program, packages, hierarchy };
         let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)) };
 
         let (script, run) = probe::canary_script();
-        probe::check_canary(sandbox.run(script, run).await)?;
+        probe::check_canary(sandbox.run(script, run).await, network)?;
         Ok(sandbox)
     }
 
@@ -126,12 +132,19 @@ impl HostTrees {
         settings: &InstallerSettings,
         cache: Option<&PackageCache>,
     ) -> Self {
-        let shared = interpreter.trees.iter().chain(&config.read_only_paths);
+        let settings_shown = match config.network {
+            Network::Denied => &[][..],
+            Network::Allowed => &recipe::NETWORK_SETTINGS[..],
+        };
+        let network = settings_shown.iter().map(PathBuf::from).filter(|path| path.exists());
+        let network: Vec<PathBuf> = network.collect();
+        let shared = interpreter.trees.iter().chain(&config.read_only_paths).chain(&network);
         let scripts: Vec<HostTree> =
             shared.map(|path| HostTree { path: path.clone(), source: path.clone() }).collect();
         let installers: Vec<HostTree> = scripts.iter().chain(&settings.files).cloned().collect();
         let mut staged: Vec<PathBuf> = installers.iter().map(|tree| tree.source.clone()).collect();
         staged.extend(cache.map(|cache| cache.directory().to_path_buf()));
+        staged.extend(config.workspace.as_ref().map(|workspace| workspace.path.clone()));
         Self { scripts, installers, staged }
     }
 

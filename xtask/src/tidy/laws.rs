@@ -36,6 +36,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-sandbox",
         "toolbus-scripts",
         "toolbus-chain",
+        "toolbus-toolkits",
     ],
     // models: what their APIs are told, without a way to run a tool
     &["toolbus-models"],

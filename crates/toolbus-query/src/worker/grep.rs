@@ -25,7 +25,17 @@ const LINE_BYTES_MAX: usize = 500;
 const BEFORE_MATCH_BYTES: usize = 150;
 
 pub(super) fn answer(grep: &Grep, task: Task) -> Result<Answer, Refusal> {
-    let matcher = RegexMatcherBuilder::new()
+    let matcher = matcher(grep)?;
+    let mut searcher = searcher(grep, !grep.count, BinaryDetection::convert(0));
+
+    let mut found = Found::new(grep, &matcher, task.answer_bytes);
+    searcher.search_reader(&matcher, task.source, &mut found)?;
+    Ok(found.into_answer())
+}
+
+/// What matches the pattern.
+pub(super) fn matcher(grep: &Grep) -> Result<RegexMatcher, Refusal> {
+    RegexMatcherBuilder::new()
         .case_insensitive(grep.ignore_case)
         .fixed_strings(grep.fixed)
         .multi_line(true)
@@ -33,18 +43,28 @@ pub(super) fn answer(grep: &Grep, task: Task) -> Result<Answer, Refusal> {
         .size_limit(PATTERN_BYTES_MAX)
         .dfa_size_limit(AUTOMATON_BYTES_MAX)
         .build(&grep.pattern)
-        .map_err(|error| Refusal::Invalid(bounded::message(error)))?;
-    let mut searcher = SearcherBuilder::new()
-        .line_number(!grep.count)
-        .invert_match(grep.invert)
-        .before_context(if grep.count { 0 } else { grep.before as usize })
-        .after_context(if grep.count { 0 } else { grep.after as usize })
-        .binary_detection(BinaryDetection::convert(0))
-        .build();
+        .map_err(|error| Refusal::Invalid(bounded::message(error)))
+}
 
-    let mut found = Found::new(grep, &matcher, task.answer_bytes);
-    searcher.search_reader(&matcher, task.source, &mut found)?;
-    Ok(found.into_answer())
+/// What finds the lines that match; with their numbers and what is around them where they are
+/// shown.
+pub(super) fn searcher(grep: &Grep, shows_lines: bool, binary: BinaryDetection) -> Searcher {
+    SearcherBuilder::new()
+        .line_number(shows_lines)
+        .invert_match(grep.invert)
+        .before_context(if shows_lines { grep.before as usize } else { 0 })
+        .after_context(if shows_lines { grep.after as usize } else { 0 })
+        .binary_detection(binary)
+        .build()
+}
+
+/// A line as it is shown.
+pub(super) struct ShownLine {
+    pub(super) text: String,
+    /// It is long, and was cut around its match.
+    pub(super) is_cut: bool,
+    /// Bytes of it are not UTF-8.
+    pub(super) has_replaced: bool,
 }
 
 /// What a search has found so far.
@@ -80,34 +100,13 @@ impl<'a> Found<'a> {
 
     /// Shows a line after its number; whether there was room.
     fn show(&mut self, number: Option<u64>, mark: char, line: &[u8], matched: bool) -> bool {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         let number = number.unwrap_or_default();
+        let matcher = (matched && !self.grep.invert).then_some(self.matcher);
+        let line = ShownLine::of(line, matcher);
 
-        let place = if line.len() <= LINE_BYTES_MAX {
-            0..line.len()
-        } else {
-            self.cut += 1;
-            let at = if matched && !self.grep.invert {
-                self.matcher.find(line).ok().flatten().map_or(0, |found| found.start())
-            } else {
-                0
-            };
-            around(line, at)
-        };
-        let (text, replaced) = lossy(&line[place.clone()]);
-        self.any_replaced |= replaced;
-
-        let mut shown = format!("{number}{mark}");
-        if place.start > 0 {
-            shown.push_str(&format!("[{} bytes]… ", place.start));
-        }
-        shown.push_str(&text);
-        if place.end < line.len() {
-            shown.push_str(&format!(" …[{} bytes]", line.len() - place.end));
-        }
-        shown.push('\n');
-        self.pieces.push(&shown)
+        self.cut += u64::from(line.is_cut);
+        self.any_replaced |= line.has_replaced;
+        self.pieces.push(&format!("{number}{mark}{}\n", line.text))
     }
 
     fn into_answer(self) -> Answer {
@@ -143,6 +142,33 @@ fn binary_note(at: u64) -> String {
     format!(
         "the value is binary: it has a NUL byte around byte {at}, and lines behind that are not shown"
     )
+}
+
+impl ShownLine {
+    /// A line without its end, cut around the match that `matcher` finds, or behind its beginning.
+    pub(super) fn of(line: &[u8], matcher: Option<&RegexMatcher>) -> Self {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+
+        let is_cut = line.len() > LINE_BYTES_MAX;
+        let place = if is_cut {
+            let found = matcher.and_then(|matcher| matcher.find(line).ok().flatten());
+            around(line, found.map_or(0, |found| found.start()))
+        } else {
+            0..line.len()
+        };
+        let (shown, has_replaced) = lossy(&line[place.clone()]);
+
+        let mut text = String::new();
+        if place.start > 0 {
+            text.push_str(&format!("[{} bytes]… ", place.start));
+        }
+        text.push_str(&shown);
+        if place.end < line.len() {
+            text.push_str(&format!(" …[{} bytes]", line.len() - place.end));
+        }
+        Self { text, is_cut, has_replaced }
+    }
 }
 
 /// The part of a long line to show for a match, on boundaries of characters where it has some.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod engine;
+mod files;
 mod hostile;
 mod properties;
 mod sql;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use toolbus_scripts::packages::RUN_PIP;
 
 use crate::interpreter::Interpreter;
-use crate::recipe::{HostTree, WORK};
+use crate::recipe::{HostTree, NETWORK_SETTINGS, WORK};
 
 /// Where the staging folder is mounted.
 pub(super) const TARGET: &str = "/target";
@@ -59,20 +59,8 @@ const VARIABLES: [&str; 36] = [
     "all_proxy",
     "no_proxy",
 ];
-/// Files of the system that name resolution, certificates and installers read.
-const SYSTEM_FILES: [&str; 11] = [
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/host.conf",
-    "/etc/nsswitch.conf",
-    "/etc/gai.conf",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/pki/tls",
-    "/etc/pki/ca-trust",
-    "/etc/pip.conf",
-    "/etc/uv/uv.toml",
-];
+/// Files of the system that installers read, beside those for the network.
+const SYSTEM_FILES: [&str; 2] = ["/etc/pip.conf", "/etc/uv/uv.toml"];
 /// Files below the home folder.
 const HOME_FILES: [&str; 3] = [".config/pip/pip.conf", ".pip/pip.conf", ".config/uv/uv.toml"];
 
@@ -102,8 +90,8 @@ impl InstallerSettings {
         let variables: Vec<(&'static str, String)> =
             VARIABLES.iter().filter_map(|name| Some((*name, env::var(name).ok()?))).collect();
         let program = find_uv().map_or(InstallerProgram::Pip, InstallerProgram::Uv);
-        let mut files: Vec<HostTree> =
-            SYSTEM_FILES.iter().map(|path| same_path(Path::new(path))).collect();
+        let system = NETWORK_SETTINGS.iter().chain(&SYSTEM_FILES);
+        let mut files: Vec<HostTree> = system.map(|path| same_path(Path::new(path))).collect();
 
         files.extend(variables.iter().flat_map(|(_, value)| paths_in_variable(value)));
 

@@ -17,7 +17,9 @@ fn nothing_is_mounted_after_the_root_became_read_only() {
         trees: Vec::new(),
         places: Vec::new(),
     };
-    let base = base_options(Network::Denied, &interpreter, &[tree], &Limits::default());
+    let mut base = base_options(Network::Denied, &interpreter, &[tree], &Limits::default());
+    let shared = Workspace { path: "/srv/shared".into(), is_writable: false };
+    base.bind_workspace(&shared, "/tmp/1".as_ref());
     let options = script_options(&base, Some("/cache/key".as_ref()), None);
     let last = position(&options, &["--remount-ro", "/", "--chdir", "/work"]);
     let shm = position(&options, &["--size", "16777216", "--tmpfs", "/dev/shm"]);
@@ -29,6 +31,7 @@ fn nothing_is_mounted_after_the_root_became_read_only() {
         ["--ro-bind", "/usr", "/usr"],
         ["--ro-bind", "/tmp/0", "/opt/py"],
         ["--ro-bind", "/cache/key", "/packages"],
+        ["--ro-bind", "/tmp/1", "/srv/shared"],
     ] {
         assert!(position(&options, &mount) < last);
     }

@@ -10,3 +10,4 @@ mod limits;
 mod ordinary;
 mod packages;
 mod support;
+mod workspace;

@@ -1,0 +1,105 @@
+//! The settings of files.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolbus_config::{ByteSize, Mistakes};
+
+/// Folders that show more than files.
+const SYSTEM_FOLDERS: [&str; 3] = ["/dev", "/proc", "/sys"];
+/// The least and the most that a file may have which is read as a whole, in bytes.
+const FILE_BYTES_MIN: u64 = 1 << 10;
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Which files models may read and write.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FilesSettings {
+    /// The working directory: the folder that relative paths are in. No file outside of it is
+    /// touched, by whatever links it is reached, but for the paths below. When not set: the folder
+    /// in which the program was started.
+    pub working_directory: Option<PathBuf>,
+    /// What may be done in the working directory. Where it is `read-only`, tools that write are not
+    /// offered.
+    pub access: Access,
+    /// Further folders that may be read, by absolute paths.
+    pub readable_paths: Vec<PathBuf>,
+    /// Further folders that may be read and written, by absolute paths.
+    pub writable_paths: Vec<PathBuf>,
+    /// The largest file that is read or edited, from 1 KiB to 256 MiB. Larger ones can be searched.
+    pub file_max: ByteSize,
+}
+
+/// What may be done in a folder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Files may be read, written and made.
+    #[default]
+    ReadWrite,
+    /// Files may be read.
+    ReadOnly,
+}
+
+impl Default for FilesSettings {
+    fn default() -> Self {
+        Self {
+            working_directory: None,
+            access: Access::ReadWrite,
+            readable_paths: Vec::new(),
+            writable_paths: Vec::new(),
+            file_max: ByteSize::mebibytes(16),
+        }
+    }
+}
+
+impl FilesSettings {
+    /// Adds what is wrong with them to the mistakes of a program that has them as `files`.
+    pub fn check(&self, mistakes: &mut Mistakes<'_>) {
+        let folders = [
+            ("files.working_directory", self.working_directory.as_slice()),
+            ("files.readable_paths", &self.readable_paths),
+            ("files.writable_paths", &self.writable_paths),
+        ];
+        for (key, paths) in folders {
+            if let Some(Err(reason)) =
+                paths.iter().map(|path| check_folder(path)).find(Result::is_err)
+            {
+                mistakes.add(key, reason);
+            }
+        }
+
+        if !(FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&self.file_max.bytes()) {
+            mistakes.add("files.file_max", "between 1 KiB and 256 MiB");
+        }
+    }
+
+    /// The real path of the working directory.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn real_working_directory(&self) -> io::Result<PathBuf> {
+        match &self.working_directory {
+            Some(path) => path.canonicalize(),
+            None => env::current_dir()?.canonicalize(),
+        }
+    }
+}
+
+/// Checks that a folder may be named, whose files models are to reach.
+pub(super) fn check_folder(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    if !path.is_absolute() {
+        return Err(format!("{shown} is not an absolute path"));
+    }
+    if path.parent().is_none() || SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+        return Err(format!("{shown} shows more than files: name a folder below it"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

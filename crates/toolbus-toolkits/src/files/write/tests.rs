@@ -1,0 +1,31 @@
+//! Replacing text.
+
+use super::*;
+
+#[track_caller]
+fn check(text: &str, (old, new, all): (&str, &str, bool), expected: Result<(&str, usize), &str>) {
+    match (Edit { old, new, all }.apply(text), expected) {
+        (Ok((changed, count)), Ok(expected)) => assert_eq!((changed.as_str(), count), expected),
+        (Err(reason), Err(part)) => assert!(reason.contains(part), "{reason}"),
+        (found, expected) => panic!("{found:?}, not {expected:?}"),
+    }
+}
+
+#[test]
+fn exactly_one_occurrence_is_replaced() {
+    check("one two", ("two", "2", false), Ok(("one 2", 1)));
+    check("one two", ("two", "", true), Ok(("one ", 1)));
+    check("one two two", ("two", "2", false), Err("2 times"));
+    check("one two two", ("two", "2", true), Ok(("one 2 2", 2)));
+    check("one", ("two", "2", true), Err("not found"));
+    check("a\r\nb", ("a\nb", "", false), Err("\\r\\n"));
+    check("one", ("", "2", false), Err("empty"));
+    check("one", ("one", "one", false), Err("the same"));
+}
+
+#[test]
+fn occurrences_that_overlap_are_not_one() {
+    check("aaa", ("aa", "b", false), Err("2 times"));
+    check("ääa", ("ä", "b", true), Ok(("bba", 2)));
+    assert_eq!(count_occurrences("äää", "ää"), 2);
+}

@@ -1,0 +1,13 @@
+//! The tools as models call them: through the invoker, on real files, in the real sandbox.
+//!
+//! Without bubblewrap the tests of commands are skipped, or fail when `TOOLBUS_REQUIRE_REAL=1` says
+//! that they must not be.
+
+mod files;
+mod guides;
+mod hostile_commands;
+mod hostile_files;
+mod search;
+mod settings;
+mod shell;
+mod support;
