@@ -233,6 +233,7 @@ impl<'a> Turn<'a> {
         let Said { text, id } = said;
         let hint = self.deps.context.hint(&text);
         let effects = self.session.record(Event::Said { text, hint, id }).await?;
+        self.session.leave_with_turn();
         self.run(effects).await
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use toolbus_policy::principal_text;
 use toolbus_store::sqlx::{self, Row as _};
-use toolbus_store::{LazyStore, Lease, Migration, Migrations};
+use toolbus_store::{LazyStore, Lease, Migration, Migrations, Transaction};
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::{CallId, SessionId};
 use toolbus_tools::{Principal, Scope};
@@ -155,6 +155,10 @@ pub struct OpenSession {
     store: LazyStore,
     at: SessionRef,
     lease: Lease,
+    /// Whether it is let go with the event that ends a turn.
+    leaves_with_turn: bool,
+    /// Whether it was let go.
+    has_left: bool,
     conversation: Conversation,
     written: Written,
 }
@@ -260,7 +264,8 @@ impl Sessions {
             }
         };
         let (store, at) = (self.store.clone(), at.clone());
-        Ok(OpenSession { store, at, lease, conversation, written })
+        let (leaves_with_turn, has_left) = (false, false);
+        Ok(OpenSession { store, at, lease, leaves_with_turn, has_left, conversation, written })
     }
 
     async fn lease(&self, at: &SessionRef) -> Result<Lease, Error> {
@@ -427,43 +432,33 @@ impl OpenSession {
         let number = self.written.last + 1;
         self.written.add(number, mark, &effects);
 
-        let (owner, session) = (self.at.owner.clone(), self.at.session.to_string());
-        let lease = self.lease.clone();
+        let is_end = effects.iter().any(|effect| matches!(effect, Effect::End(_)));
+        let write = EventWrite {
+            at: self.at.clone(),
+            number,
+            event: text,
+            changes_list: is_end || title.is_some(),
+            title: title.unwrap_or_default(),
+        };
+        let (lease, leaves) = (self.lease.clone(), is_end && self.leaves_with_turn);
         let store = self.store.open().await?;
-        store
-            .write(move |transaction| {
-                Box::pin(async move {
-                    lease.check(transaction).await?;
-                    let now = transaction.now_ms().await?;
-                    let connection = transaction.connection();
-                    sqlx::query(
-                        "INSERT INTO agent_events (owner, session, number, event, at_ms)
-                         VALUES ($1, $2, $3, $4, $5)",
-                    )
-                    .bind(&owner)
-                    .bind(&session)
-                    .bind(number)
-                    .bind(&text)
-                    .bind(now)
-                    .execute(&mut *connection)
-                    .await?;
-                    sqlx::query(
-                        "INSERT INTO agent_sessions (owner, session, title, began_ms, changed_ms, events)
-                         VALUES ($1, $2, $3, $4, $4, $5)
-                         ON CONFLICT (owner, session) DO UPDATE SET changed_ms = $4, events = $5",
-                    )
-                    .bind(&owner)
-                    .bind(&session)
-                    .bind(title.unwrap_or_default())
-                    .bind(now)
-                    .bind(number)
-                    .execute(connection)
-                    .await?;
-                    Ok(())
-                })
+        let written = store.write(move |transaction| {
+            Box::pin(async move {
+                match leaves {
+                    true => lease.release_with(transaction).await?,
+                    false => lease.check(transaction).await?,
+                }
+                write.apply(transaction).await
             })
-            .await?;
+        });
+        written.await?;
+        self.has_left |= leaves;
         Ok(effects)
+    }
+
+    /// Has the event that ends the turn let the session go, too.
+    pub(crate) fn leave_with_turn(&mut self) {
+        self.leaves_with_turn = true;
     }
 
     /// The id of a call of the last answer: the same whenever the session is read back, so that a
@@ -491,6 +486,9 @@ impl OpenSession {
 
     /// Lets another process have it.
     pub async fn close(self) {
+        if self.has_left {
+            return;
+        }
         let released = match self.store.open().await {
             Ok(store) => self.lease.release(store).await,
             Err(error) => Err(error),
@@ -498,6 +496,52 @@ impl OpenSession {
         if let Err(error) = released {
             tracing::debug!(error = &error as &dyn std::error::Error, "a session is not released");
         }
+    }
+}
+
+/// An event on its way into the store.
+struct EventWrite {
+    at: SessionRef,
+    number: i64,
+    event: String,
+    /// Whether the list of sessions tells of it: it begins or ends a turn.
+    changes_list: bool,
+    title: String,
+}
+
+impl EventWrite {
+    async fn apply(self, transaction: &mut Transaction) -> Result<(), toolbus_store::Error> {
+        let Self { at: SessionRef { owner, session }, number, event, changes_list, title } = self;
+        let now = transaction.now_ms().await?;
+        let connection = transaction.connection();
+        sqlx::query(
+            "INSERT INTO agent_events (owner, session, number, event, at_ms)
+             VALUES ($1, $2, $3, $4, $5)",
+        )
+        .bind(&owner)
+        .bind(session.as_str())
+        .bind(number)
+        .bind(&event)
+        .bind(now)
+        .execute(&mut *connection)
+        .await?;
+        if !changes_list {
+            return Ok(());
+        }
+
+        sqlx::query(
+            "INSERT INTO agent_sessions (owner, session, title, began_ms, changed_ms, events)
+             VALUES ($1, $2, $3, $4, $4, $5)
+             ON CONFLICT (owner, session) DO UPDATE SET changed_ms = $4, events = $5",
+        )
+        .bind(&owner)
+        .bind(session.as_str())
+        .bind(title)
+        .bind(now)
+        .bind(number)
+        .execute(connection)
+        .await?;
+        Ok(())
     }
 }
 

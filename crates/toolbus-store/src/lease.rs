@@ -120,6 +120,14 @@ impl Lease {
         self.expect_held(held.rows_affected())
     }
 
+    /// Gives it back with a transaction: the next may have it once that is committed.
+    ///
+    /// # Errors
+    /// [`Error::LeaseLost`] when another has it, and when the state cannot be written.
+    pub async fn release_with(&self, transaction: &mut Transaction) -> Result<(), Error> {
+        self.update(transaction, 0).await
+    }
+
     async fn update(&self, transaction: &mut Transaction, until: i64) -> Result<(), Error> {
         let held = sqlx::query("UPDATE leases SET until_ms = $3 WHERE name = $1 AND token = $2")
             .bind(&*self.name)
