@@ -264,7 +264,12 @@ async fn every_call_that_a_guide_shows_gives_a_result() {
     let follower = Follower { samples: vec![(ADDRESS, docs.url())], ..Follower::default() };
     let follower = Arc::new(Mutex::new(follower));
     let model = Arc::clone(&follower);
-    let server = Server::answering(move |asked| model.lock().answer(asked)).await;
+    let server = Server::answering(move |asked| match asked.body.get("tools") {
+        Some(_) => model.lock().answer(asked),
+        // A skill was saved, and is to be summed up.
+        None => answer("A line.", &[]),
+    })
+    .await;
     let folder = settings(&server);
     let asked = launch(folder.path(), &["ask", "Read all guides and do what they show."])
         .arg("--mcp-config")
