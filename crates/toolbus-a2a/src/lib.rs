@@ -52,6 +52,8 @@ pub use owner::TaskOwner;
 pub use ports::{DoTask, KeepResult, OnTask, ResultText, Task, TaskEnd, TaskProgress, Told};
 pub use presence::{Presence, PresenceDeps};
 pub use tables::MIGRATIONS;
-pub use tasks::{CancelAsked, Dispatched, MESSAGE_BYTES_MAX, NewTask, SKILL_BYTES_MAX, Tasks, TasksDeps};
+pub use tasks::{
+    CancelAsked, Dispatched, MESSAGE_BYTES_MAX, NewTask, SKILL_BYTES_MAX, Tasks, TasksDeps,
+};
 pub use tools::{A2aDeps, guide, register};
 pub use worker::{REQUEST_BYTES_MAX, Worker, WorkerDeps};
