@@ -177,12 +177,12 @@ impl Directory {
         Ok(())
     }
 
-    /// Takes an announcement.
+    /// Takes an announcement, and says whether it is of an agent that was not known.
     ///
     /// # Errors
     /// When it is none, or is not taken. That it cannot be written is logged: it is known all the
     /// same, and comes again.
-    pub async fn hear(&self, envelope: &Envelope) -> Result<(), CardError> {
+    pub async fn hear(&self, envelope: &Envelope) -> Result<bool, CardError> {
         if !message::is::<AgentCard>(envelope) {
             return Err(CardError::Type(cut(envelope.message_type.clone(), WORD_BYTES_MAX)));
         }
@@ -192,8 +192,10 @@ impl Directory {
         let card = check_card(message::read(envelope)?)?;
         let name = &card.agent_name;
         if name.eq_ignore_ascii_case(self.0.agent.as_str()) {
-            return Ok(());
+            return Ok(false);
         }
+        let is_new =
+            !card.is_deregistering && self.find(name).is_none_or(|it| it.seen_ms.is_none());
 
         let change = if card.is_deregistering {
             // An announcement may be made for an agent that is started by need. That one has gone
@@ -209,7 +211,7 @@ impl Directory {
         if let Err(error) = self.write(change).await {
             tracing::warn!(error = error.as_dyn(), "could not keep what an agent says of itself");
         }
-        Ok(())
+        Ok(is_new)
     }
 
     fn put(&self, card: AgentCard) -> Result<Change, CardError> {

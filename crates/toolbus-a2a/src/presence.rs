@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::{
@@ -19,6 +20,8 @@ use crate::{A2aConfig, Directory};
 
 /// Announcements that are fetched ahead.
 const PREFETCH_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
+/// The shortest time between two announcements.
+const PACE_INTERVAL: Duration = Duration::from_secs(2);
 /// Until an announcement is tried again that could not be made.
 const ANNOUNCE_BACKOFF: Duration = Duration::from_secs(5);
 /// How long a farewell may take.
@@ -60,14 +63,16 @@ impl Presence {
         let pattern = TopicPattern::from(topic::DISCOVERY_ANNOUNCE);
         let flow = Flow::Ordered { prefetch: PREFETCH_MAX };
         let directory = deps.directory.clone();
-        let handler = move |delivery| hear(directory.clone(), delivery);
+        let newcomer = Arc::new(Notify::new());
+        let heard = Arc::clone(&newcomer);
+        let handler = move |delivery| hear(directory.clone(), Arc::clone(&heard), delivery);
         let private = Subscription::private(name, pattern, flow);
         let consumer = deps.bus.subscribe(private, Arc::new(handler)).await?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         if let Some(card) = deps.config.card.clone() {
             let card = AgentCard { agent_name: deps.agent.to_string(), ..card };
-            tasks.spawn(announce(deps, card, stop.clone()));
+            tasks.spawn(announce(deps, card, newcomer, stop.clone()));
         }
         tasks.close();
         Ok(Self { consumer, stop, tasks })
@@ -81,14 +86,22 @@ impl Presence {
     }
 }
 
-async fn hear(directory: Directory, delivery: Delivery) -> Disposition {
-    if let Err(error) = directory.hear(&delivery.envelope).await {
-        tracing::warn!(%error, "an announcement of an agent is not taken");
+async fn hear(directory: Directory, newcomer: Arc<Notify>, delivery: Delivery) -> Disposition {
+    match directory.hear(&delivery.envelope).await {
+        // It may have begun to listen after the last announcement.
+        Ok(true) => newcomer.notify_one(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "an announcement of an agent is not taken"),
     }
     Disposition::Ack
 }
 
-async fn announce(deps: PresenceDeps, card: AgentCard, stop: CancellationToken) {
+async fn announce(
+    deps: PresenceDeps,
+    card: AgentCard,
+    newcomer: Arc<Notify>,
+    stop: CancellationToken,
+) {
     let envelope_of = |is_deregistering| {
         let card = AgentCard { is_deregistering, ..card.clone() };
         Envelope::of(&card, deps.agent.as_str())
@@ -97,10 +110,16 @@ async fn announce(deps: PresenceDeps, card: AgentCard, stop: CancellationToken) 
         let present = envelope_of(false);
         let is_heard = publish_notice(&*deps.bus, &topic::DISCOVERY_ANNOUNCE, present).await;
         let wait = if is_heard { deps.config.announce_interval } else { ANNOUNCE_BACKOFF };
-        // Both arms only wait.
+        // However many come, they are told together.
+        let told_newcomers = async {
+            tokio::time::sleep(PACE_INTERVAL).await;
+            newcomer.notified().await;
+        };
+        // Every arm only waits.
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(wait) => {}
+            () = told_newcomers => {}
         }
     }
 

@@ -35,8 +35,30 @@ async fn agents_know_each_other_and_say_goodbye() {
         assert_eq!(one.directory.list(Some("cooking")).len(), 0);
         other.close().await;
         eventually(PATIENCE, async || if names(&one).is_empty() { Ok(()) } else { Err(()) }).await;
-        assert_eq!(one.count("SELECT COUNT(*) FROM a2a_agents").await, 0);
+        eventually(PATIENCE, async || {
+            match one.count("SELECT COUNT(*) FROM a2a_agents").await {
+                0 => Ok(()),
+                rows => Err(rows),
+            }
+        })
+        .await;
     }
+}
+
+/// Whoever comes later need not wait for the next announcement.
+#[tokio::test]
+async fn who_comes_later_is_told_soon() {
+    let [ours, theirs] = places().await.remove(0);
+    let broker = Broker::memory();
+    let _other = Setup::new(&broker, &theirs, "ResearchAgent").start().await;
+    let announced = Stranger::hearing(&broker, "discovery.announce").await;
+    let one = Setup::new(&broker, &ours, "RockBot").start().await;
+    one.eventually_knows("ResearchAgent").await;
+    // RockBot, ResearchAgent in turn, and RockBot since that was new to it; and then no more. The
+    // first of ResearchAgent may have been heard.
+    announced.heard::<AgentCard>(3).await;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert!(announced.heard.lock().len() <= 4);
 }
 
 #[tokio::test]

@@ -87,16 +87,71 @@ fn mask_time(text: &str) -> String {
 async fn agents_are_listed_and_shown() {
     for bench in Bench::all().await {
         bench.announce().await;
-        assert_text!(mask_time(&bench.say("list_known_agents", json!({})).await), @"");
+        assert_text!(mask_time(&bench.say("list_known_agents", json!({})).await), @r#"
+        [
+          {
+            "agentName": "Archive",
+            "description": "Never announced",
+            "lastSeen": "0001-01-01T00:00:00+00:00",
+            "skills": []
+          },
+          {
+            "agentName": "ResearchAgent",
+            "description": "Researches a question",
+            "lastSeen": "TIME",
+            "skills": [
+              {
+                "id": "research",
+                "name": "Research",
+                "description": "Finds things out"
+              }
+            ]
+          }
+        ]
+        "#);
         let skilled = bench.say("list_known_agents", json!({"skill": "RESEARCH"})).await;
         assert!(skilled.contains("ResearchAgent") && !skilled.contains("Archive"));
         assert_text!(bench.say("list_known_agents", json!({"skill": "cooking"})).await,
             @"No agents found with skill 'cooking'.");
 
         let details = bench.say("get_agent_details", json!({"agent_name": "researchagent"})).await;
-        assert_text!(mask_time(&details), @"");
+        assert_text!(mask_time(&details), @r#"
+        {
+          "agentName": "ResearchAgent",
+          "description": "Researches a question",
+          "version": "1.0",
+          "url": null,
+          "hasAuth": false,
+          "isWellKnown": false,
+          "lastSeen": "TIME",
+          "skills": [
+            {
+              "id": "research",
+              "name": "Research",
+              "description": "Finds things out",
+              "tags": [
+                "web"
+              ],
+              "examples": [
+                "Who made Rust?"
+              ]
+            }
+          ]
+        }
+        "#);
         let details = bench.say("get_agent_details", json!({"agent_name": "Archive"})).await;
-        assert_text!(details, @"");
+        assert_text!(details, @r#"
+        {
+          "agentName": "Archive",
+          "description": "Never announced",
+          "version": null,
+          "url": "https://archive.example/a2a",
+          "hasAuth": true,
+          "isWellKnown": true,
+          "lastSeen": "0001-01-01T00:00:00+00:00",
+          "skills": []
+        }
+        "#);
         assert_text!(bench.say("get_agent_details", json!({"agent_name": "Nobody"})).await,
             @"No agent named 'Nobody' found in the directory.");
     }
