@@ -14,7 +14,7 @@ const OPEN: &str = "open";
 const ENDED: &str = "ended";
 
 /// How long a process has to tell an event. Another tells it after that.
-pub(crate) const TELL_TTL_MS: i64 = 90_000;
+pub(crate) const TELL_TTL_MS: i64 = 30_000;
 /// How long the process that has asked for a task is left alone with telling its end.
 const HANDOVER_GRACE_MS: i64 = 3_000;
 
@@ -189,11 +189,13 @@ impl AskedTasks {
             tracing::warn!(id, "a task for another agent cannot be read");
             return Ok(None);
         };
+
         let state: String = row.try_get("state")?;
         // A number of either database.
         let has_event = row
             .try_get::<i64, _>("has_event")
             .or_else(|_| row.try_get::<i32, _>("has_event").map(i64::from))?;
+
         Ok(Some(AskedRow {
             id,
             owner,
@@ -260,6 +262,7 @@ impl AskedTasks {
         let (id, agent) = (id.to_owned(), self.agent.to_string());
         let source = source.map(str::to_ascii_lowercase);
         let store = self.store.open().await?;
+
         let recorded = store.write(move |transaction| {
             Box::pin(async move {
                 let found: Option<(String, Option<i64>)> = sqlx::query_as(
@@ -311,6 +314,7 @@ impl AskedTasks {
     pub(crate) async fn settle(&self, claim: &Claim, is_told: bool) -> Result<(), Error> {
         let (id, event) = (claim.row.id.clone(), claim.event.clone());
         let (teller, store) = (self.instance.to_string(), self.store.open().await?);
+
         let settled = store.write(move |transaction| {
             Box::pin(async move {
                 if is_told {

@@ -38,7 +38,7 @@ const STATUSES_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
 /// Events that are told at a time.
 const TELLING_MAX: usize = 16;
 /// How long it may take to tell one: less than it is kept from others.
-const TELL_TIMEOUT: Duration = Duration::from_secs(60);
+const TELL_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long it may take to tell a status.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Until an event is told again that could not be taken: at first, and at most.
@@ -55,8 +55,10 @@ const STORE_BACKOFF: Duration = Duration::from_secs(1);
 const RECORD_ATTEMPTS_MAX: u32 = 30;
 /// How long the text of a result is kept.
 const RESULT_TTL: Duration = Duration::from_secs(60 * 60);
-/// How long what is being told or written has at the end.
+/// How long what is being written has at the end.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
+/// How long what is being told has at the end, before it is left to the next process.
+const TELL_GRACE: Duration = Duration::from_secs(2);
 
 /// Hears and tells what becomes of tasks, until it is closed.
 pub struct Caller {
@@ -358,6 +360,7 @@ impl Teller {
         };
         let telling = Telling {
             asked: self.asked.clone(),
+            stop: self.stop.clone(),
             under_way: Arc::clone(&self.under_way),
             put_off: Arc::clone(&self.put_off),
         };
@@ -369,14 +372,24 @@ impl Teller {
 /// What tells one event.
 struct Telling {
     asked: Tasks,
+    stop: CancellationToken,
     under_way: Arc<Mutex<HashSet<String>>>,
     put_off: Arc<Mutex<HashMap<String, PutOff>>>,
 }
 
 impl Telling {
     async fn run(self, claim: Claim) {
-        let told = tokio::time::timeout(TELL_TIMEOUT, self.tell(&claim)).await;
-        let is_told = matches!(told, Ok(Told::Taken));
+        let stopped = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(TELL_GRACE).await;
+        };
+        // Every arm only waits.
+        let is_told = tokio::select! {
+            told = self.tell(&claim) => told == Told::Taken,
+            () = tokio::time::sleep(TELL_TIMEOUT) => false,
+            () = stopped => false,
+        };
+
         let id = &claim.row.id;
         {
             let mut put_off = self.put_off.lock();

@@ -253,44 +253,35 @@ impl Directory {
 
     async fn write(&self, change: Change) -> Result<(), Error> {
         let agent = self.0.agent.to_string();
-        let written = match change {
-            Change::Nothing => return Ok(()),
-            Change::Put { id, seen_ms, card } => {
-                let store = self.0.store.open().await?;
-                let written = store.write(move |transaction| {
-                    Box::pin(async move {
-                        sqlx::query(
-                            "INSERT INTO a2a_agents (agent, id, seen_ms, card)
-                             VALUES ($1, $2, $3, $4)
-                             ON CONFLICT (agent, id) DO UPDATE SET seen_ms = $3, card = $4",
-                        )
-                        .bind(agent)
-                        .bind(id)
-                        .bind(seen_ms)
-                        .bind(card)
-                        .execute(transaction.connection())
-                        .await?;
-                        Ok(())
-                    })
-                });
-                written.await
-            }
-            Change::Remove { id } => {
-                let store = self.0.store.open().await?;
-                let written = store.write(move |transaction| {
-                    Box::pin(async move {
+        if let Change::Nothing = change {
+            return Ok(());
+        }
+
+        let store = self.0.store.open().await?;
+        let written = store.write(move |transaction| {
+            Box::pin(async move {
+                let query = match change {
+                    Change::Nothing => return Ok(()),
+                    Change::Put { id, seen_ms, card } => sqlx::query(
+                        "INSERT INTO a2a_agents (agent, id, seen_ms, card)
+                         VALUES ($1, $2, $3, $4)
+                         ON CONFLICT (agent, id) DO UPDATE SET seen_ms = $3, card = $4",
+                    )
+                    .bind(agent)
+                    .bind(id)
+                    .bind(seen_ms)
+                    .bind(card),
+                    Change::Remove { id } => {
                         sqlx::query("DELETE FROM a2a_agents WHERE agent = $1 AND id = $2")
                             .bind(agent)
                             .bind(id)
-                            .execute(transaction.connection())
-                            .await?;
-                        Ok(())
-                    })
-                });
-                written.await
-            }
-        };
-        Ok(written?)
+                    }
+                };
+                query.execute(transaction.connection()).await?;
+                Ok(())
+            })
+        });
+        Ok(written.await?)
     }
 
     /// The agents that are known, by name; those with this skill, by its id or name.
@@ -363,6 +354,7 @@ fn check_card(card: AgentCard) -> Result<AgentCard, CardError> {
     let word = |text: String| cut(text, WORD_BYTES_MAX);
     let words = |texts: Vec<String>| texts.into_iter().take(WORDS_MAX).map(word).collect();
     let about = |text: String| cut(text, DESCRIPTION_BYTES_MAX);
+
     let skill = |skill: AgentSkill| AgentSkill {
         id: word(skill.id),
         name: word(skill.name),
@@ -370,6 +362,7 @@ fn check_card(card: AgentCard) -> Result<AgentCard, CardError> {
         tags: skill.tags.map(words),
         examples: skill.examples.map(words),
     };
+
     Ok(AgentCard {
         description: card.description.map(about),
         version: card.version.map(word),

@@ -108,6 +108,7 @@ impl TaskEvent {
             Some(key) => format!("\n\n[kept in working memory under '{key}']"),
             None => String::new(),
         };
+
         match &self.what {
             TaskChange::Progress { text, .. } if text.is_empty() => {
                 format!("[The {about} is under way.]")

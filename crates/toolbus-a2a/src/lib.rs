@@ -8,12 +8,12 @@
 //!
 //! A task is a row before it is sent and before it is begun, and its end is a write on condition
 //! that it has none. So what comes twice counts once, a task whose agent is silent ends with a
-//! timeout that is told, and a process that is killed leaves nothing that another does not take up.
+//! timeout that is told, and what a process that is killed leaves is taken up by another.
 //!
 //! # How it is wired
 //!
-//! The store knows [`MIGRATIONS`]. A host makes a [`Directory`] and a [`Tasks`] of it, registers the
-//! tools with them, and adds [`guide`] to its guides. Once the bus is connected it starts a
+//! The store knows [`MIGRATIONS`]. A host makes a [`Directory`] and a [`Tasks`] of it, registers
+//! the tools with them, and adds [`guide`] to its guides. Once the bus is connected it starts a
 //! [`Caller`], then a [`Worker`] (where [`A2aConfig::card`] is there), and last the [`Presence`],
 //! which announces the agent. It closes them in the opposite order, before the bus and the store.
 //!
@@ -22,10 +22,11 @@
 //! once); while another process has the session it says [`Told::Later`]. [`KeepResult`] saves the
 //! text with `toolbus-memory`, by `Namespace::of_session(session).path_of(key)`. [`DoTask`] makes a
 //! turn in a scope of `Door::Bus` with the principal `claimed:AGENT/a2a`, a session of its own for
-//! each caller and context, at least the [`Task::depth`] plus one, and the id of the task as that of
-//! what is said, so that a task that was interrupted goes on. After each announcement (or every few
-//! seconds) [`Directory::services`] goes to `KnownServices::replace`, beside the MCP servers.
+//! each caller and context, at least the [`Task::depth`] plus one, and the id of the task as that
+//! of what is said, so that a task that was interrupted goes on. Every few seconds
+//! [`Directory::services`] goes to `KnownServices::replace`, beside the MCP servers.
 
+mod answers;
 mod asked;
 mod caller;
 mod config;

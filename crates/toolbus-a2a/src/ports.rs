@@ -21,7 +21,7 @@ pub enum Told {
 pub trait OnTask: Send + Sync {
     /// Takes an event. The end of a task may come again after a kill, and counts once by its id.
     /// What becomes of one that is no [end](crate::TaskChange::is_end) does not matter, and it has
-    /// a second. A session that is gone takes everything.
+    /// a second; an end has 20. A session that is gone takes everything.
     fn tell<'a>(&'a self, event: &'a TaskEvent) -> BoxFuture<'a, Told>;
 }
 

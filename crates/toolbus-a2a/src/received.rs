@@ -109,6 +109,7 @@ impl ReceivedTasks {
                 if this.is_full(transaction).await? {
                     return Ok(Begun::Full);
                 }
+
                 let now = transaction.now_ms().await?;
                 sqlx::query(
                     "INSERT INTO a2a_tasks
@@ -186,6 +187,7 @@ impl ReceivedTasks {
                 .bind(now.saturating_add(this.lease_ms))
                 .fetch_optional(transaction.connection())
                 .await?;
+
                 let Some(row) = row else { return Ok(Hold::Lost) };
                 let cancel_ms: Option<i64> = row.try_get("cancel_ms")?;
                 Ok(if cancel_ms.is_some() { Hold::Cancelled } else { Hold::Held })
@@ -198,6 +200,7 @@ impl ReceivedTasks {
     pub(crate) async fn end(&self, key: &TaskKey, answer: &Answer) -> Result<bool, Error> {
         let (key, answer, this) = (key.clone(), answer.clone(), self.clone());
         let store = self.store.open().await?;
+
         let ended = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
@@ -228,6 +231,7 @@ impl ReceivedTasks {
     pub(crate) async fn mark_answered(&self, key: &TaskKey) -> Result<(), Error> {
         let (key, agent) = (key.clone(), self.agent.to_string());
         let store = self.store.open().await?;
+
         let marked = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
@@ -341,6 +345,7 @@ impl ReceivedTasks {
                 let Some(row) = row else { return Ok(None) };
                 let key = TaskKey { caller: row.try_get("caller")?, id: row.try_get("id")? };
                 let begun = row.try_get::<i64, _>("begun")?.saturating_add(1);
+
                 // Two processes of PostgreSQL may have read the same.
                 let rows = sqlx::query(
                     "UPDATE a2a_tasks SET holder = $5, lease_until_ms = $6, begun = $7
@@ -360,6 +365,7 @@ impl ReceivedTasks {
                 if rows.rows_affected() == 0 {
                     return Ok(None);
                 }
+
                 let deadline_ms: i64 = row.try_get("deadline_ms")?;
                 let depth: i64 = row.try_get("depth")?;
                 let new = NewReceived {
@@ -395,6 +401,7 @@ impl ReceivedTasks {
                 .bind(now)
                 .fetch_optional(transaction.connection())
                 .await?;
+
                 let Some(row) = row else { return Ok(None) };
                 let key = TaskKey { caller: row.try_get("caller")?, id: row.try_get("id")? };
                 sqlx::query(
@@ -451,6 +458,7 @@ impl ReceivedTasks {
         // Room for those that come until this is done again.
         let kept = i64::try_from(config.history_max / 10 * 9).unwrap_or(i64::MAX);
         let store = self.store.open().await?;
+
         let forgotten = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;

@@ -8,8 +8,9 @@ pub(crate) const CHANGES: &str = "a2a";
 /// What a store needs that keeps agents and their tasks.
 ///
 /// `a2a_asked` are tasks for other agents. One is `open` until its end is written, once; what is
-/// to be told of it is its `event`, and once the end was told, the row is gone. `a2a_tasks` are the tasks of others. One is `running`
-/// until its answer is written, once, and `answered_ms` is there once that was published.
+/// to be told of it is its `event`, and once the end was told, the row is gone. `a2a_tasks` are
+/// the tasks of others. One is `running` until its answer is written, once, and `answered_ms` is
+/// there once that was published.
 pub const MIGRATIONS: Migrations = Migrations {
     owner: "a2a",
     steps: &[Migration {

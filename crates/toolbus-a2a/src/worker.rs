@@ -23,16 +23,15 @@ use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::ID_BYTES_MAX;
 use toolbus_tools::scope::DEPTH_MAX;
 use toolbus_wire::message::a2a::{
-    AgentArtifact, AgentErrorCode, AgentMessage, AgentTaskCancelRequest, AgentTaskError,
-    AgentTaskRequest, AgentTaskResult, AgentTaskState, AgentTaskStatusUpdate, DEPTH_HEADER,
-    ROLE_AGENT, task_id_of_malformed,
+    AgentErrorCode, AgentMessage, AgentTaskCancelRequest, AgentTaskError, AgentTaskRequest,
+    AgentTaskState, AgentTaskStatusUpdate, DEPTH_HEADER, ROLE_AGENT, task_id_of_malformed,
 };
 use toolbus_wire::name::{AgentName, InstanceId};
-use toolbus_wire::{Message, Topic, TraceContext, header, json, message, queue, topic};
+use toolbus_wire::{Topic, TraceContext, header, json, message, queue, topic};
 
+use crate::answers::{About, Refusal, answer_of, body_of, error_of, reply_topic};
 use crate::config::ms;
 use crate::directory::has_skill;
-use crate::event::{RESULT_BYTES_MAX, cut};
 use crate::publish::{publish_again, publish_notice};
 use crate::received::{Answer, Begun, CancelNoted, Hold, NewReceived, ReceivedTasks, TaskKey};
 use crate::tables::CHANGES;
@@ -40,9 +39,6 @@ use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskProgress};
 
 /// Largest request that is taken, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// Largest answer, in bytes. Artifacts that make one larger are left out, and that is said.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
-const LEFT_OUT: &str = "\n\n[The artifacts are left out: they are too large.]";
 /// Wishes to cancel that are worked on at a time.
 const CANCELS_MAX: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
 /// How often a task is begun that is lost each time.
@@ -131,16 +127,15 @@ impl Worker {
         self.tasks_consumer.stop_taking();
         self.stop.cancel();
         self.tasks.close();
-        let tracked = async {
-            // What was taken up from others ends by the same token.
-            self.tasks.wait().await;
-        };
-        let consumers = [
+
+        let ending = [
             self.tasks_consumer.stop(grace).boxed(),
             self.cancels_consumer.stop(CLOSE_GRACE.min(grace)).boxed(),
-            tracked.boxed(),
+            // What was taken up from others ends by the same token.
+            self.tasks.wait().boxed(),
         ];
-        join_all(consumers).await;
+        join_all(ending).await;
+
         if self.received.store.opened().is_some()
             && let Err(error) = self.received.release().await
         {
@@ -159,20 +154,6 @@ struct Inner {
     room: Arc<Semaphore>,
     /// Wakes whoever looks for tasks of processes that were lost.
     nudge: Notify,
-}
-
-/// Why a task is not begun.
-struct Refusal {
-    code: AgentErrorCode,
-    message: String,
-    is_retryable: bool,
-}
-
-impl Refusal {
-    fn invalid(message: impl Into<String>) -> Self {
-        let code = AgentErrorCode::InvalidRequest;
-        Self { code, message: message.into(), is_retryable: false }
-    }
 }
 
 impl Inner {
@@ -330,6 +311,7 @@ impl Inner {
                     );
                 }
             }
+
             if attempt >= KEEP_ATTEMPTS_MAX {
                 break;
             }
@@ -420,6 +402,7 @@ impl Inner {
                     );
                 }
             }
+
             let changed = async {
                 let is_open = match &mut changes {
                     Some(changes) => changes.changed().await.is_ok(),
@@ -602,55 +585,4 @@ impl TaskProgress for BusProgress<'_> {
     fn say<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(self.publish(Some(AgentMessage::of_text(ROLE_AGENT, text))))
     }
-}
-
-fn reply_topic(text: &str) -> Topic {
-    Topic::parse(text).unwrap_or(topic::AGENT_RESPONSE)
-}
-
-fn body_of<T: Message>(message: &T) -> String {
-    // What we write is JSON, and so UTF-8.
-    String::from_utf8_lossy(&json::write(message)).into_owned()
-}
-
-/// What an answer is about.
-#[derive(Clone, Copy)]
-struct About<'a> {
-    id: &'a str,
-    context_id: Option<&'a str>,
-}
-
-fn error_of(about: About<'_>, refusal: Refusal) -> Answer {
-    let Refusal { code, message, is_retryable } = refusal;
-    let (task_id, context_id) = (about.id.to_owned(), about.context_id.map(str::to_owned));
-    let error = AgentTaskError { task_id, context_id, code, message, is_retryable };
-    Answer { message_type: AgentTaskError::TYPE.to_owned(), body: body_of(&error) }
-}
-
-fn answer_of(about: About<'_>, end: TaskEnd) -> Answer {
-    let (state, text, artifacts) = match end {
-        TaskEnd::Failed { code, message, is_retryable } => {
-            return error_of(about, Refusal { code, message, is_retryable });
-        }
-        TaskEnd::Completed { text, artifacts } => {
-            (AgentTaskState::Completed, Some(text), artifacts)
-        }
-        TaskEnd::InputRequired { text } => (AgentTaskState::InputRequired, Some(text), Vec::new()),
-        TaskEnd::Canceled => (AgentTaskState::Canceled, None, Vec::new()),
-    };
-    let text = text.map(|text| cut(text, RESULT_BYTES_MAX));
-    let result = |text: Option<String>, artifacts: Option<Vec<AgentArtifact>>| AgentTaskResult {
-        task_id: about.id.to_owned(),
-        context_id: about.context_id.map(str::to_owned),
-        state,
-        artifacts,
-        message: text.map(|text| AgentMessage::of_text(ROLE_AGENT, text)),
-    };
-    let made = Some(artifacts).filter(|artifacts| !artifacts.is_empty());
-    let mut body = body_of(&result(text.clone(), made));
-    if body.len() > ANSWER_BYTES_MAX {
-        let text = text.unwrap_or_default() + LEFT_OUT;
-        body = body_of(&result(Some(text), None));
-    }
-    Answer { message_type: AgentTaskResult::TYPE.to_owned(), body }
 }

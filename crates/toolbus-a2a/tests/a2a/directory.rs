@@ -35,11 +35,9 @@ async fn agents_know_each_other_and_say_goodbye() {
         assert_eq!(one.directory.list(Some("cooking")).len(), 0);
         other.close().await;
         eventually(PATIENCE, async || if names(&one).is_empty() { Ok(()) } else { Err(()) }).await;
-        eventually(PATIENCE, async || {
-            match one.count("SELECT COUNT(*) FROM a2a_agents").await {
-                0 => Ok(()),
-                rows => Err(rows),
-            }
+        eventually(PATIENCE, async || match one.count("SELECT COUNT(*) FROM a2a_agents").await {
+            0 => Ok(()),
+            rows => Err(rows),
         })
         .await;
     }
