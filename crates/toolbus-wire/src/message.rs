@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Envelope, json};
 
+pub mod a2a;
 mod field;
 pub mod mcp;
 pub mod script;

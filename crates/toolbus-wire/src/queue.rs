@@ -78,6 +78,19 @@ pub fn mcp_bridge_servers(agent: &AgentName) -> String {
     format!("mcp-bridge.{agent}.servers")
 }
 
+/// Toolbus extension: the queue on which one process of an agent hears what agents say of
+/// themselves. The C# code has one for all processes, so that each hears only a part.
+#[must_use]
+pub fn discovery(agent: &AgentName, instance: &InstanceId) -> String {
+    format!("{agent}.discovery.{instance}")
+}
+
+/// Toolbus extension: the queue on which one process of an agent hears how tasks are going.
+#[must_use]
+pub fn agent_task_status(agent: &AgentName, instance: &InstanceId) -> String {
+    format!("{agent}.agent-task-status.{instance}")
+}
+
 /// Toolbus extension: the queue on which one process hears everything that is meant for it alone.
 #[must_use]
 pub fn replies(agent: &AgentName, instance: &InstanceId) -> String {

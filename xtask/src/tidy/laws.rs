@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-approvals",
         "toolbus-artifacts",
         "toolbus-audit",
+        "toolbus-a2a",
         "toolbus-schedule",
         "toolbus-search",
         "toolbus-memory",

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::a2a::*;
 use super::mcp::*;
 use super::script::*;
 use super::tool::*;
@@ -467,4 +468,52 @@ fn responses_of_bridges_carry_the_code_of_an_error() {
     .unwrap();
     assert_eq!(newer.error_code(), Some(ErrorCode::Other("novel".into())));
     assert_eq!(McpRegisterServerResponse::default().error_code(), None);
+}
+
+#[test]
+fn states_of_tasks_are_numbers() {
+    let update = |state| AgentTaskStatusUpdate {
+        task_id: "t".to_owned(),
+        context_id: None,
+        state,
+        message: None,
+    };
+    for number in [0, 1, 2, 3, 4, 5, 6, -1, i64::MAX] {
+        let state = AgentTaskState::from(number);
+        assert_eq!(matches!(state, AgentTaskState::Other(_)), !(0..=5).contains(&number));
+        check(&json!({"taskId": "t", "state": number}), &update(state));
+        check_written(
+            &update(state),
+            &format!(r#"{{"taskId":"t","contextId":null,"state":{number},"message":null}}"#),
+        );
+    }
+    for state in [json!("Working"), json!(1.5), json!(null), json!([1])] {
+        let body = json!({"taskId": "t", "state": state}).to_string();
+        json::read::<AgentTaskStatusUpdate>(body.as_bytes()).unwrap_err();
+    }
+}
+
+#[test]
+fn newer_members_of_cards_are_read_and_left_out_where_there_are_none() {
+    let card = AgentCard { agent_name: "A".to_owned(), ..AgentCard::default() };
+    check_written(
+        &card,
+        concat!(
+            r#"{"agentName":"A","description":null,"version":null,"skills":null,"#,
+            r#""isDeregistering":false}"#
+        ),
+    );
+    check(&json!({"AGENTNAME": "A", "isDeregistering": null}), &card);
+    let newer = json!({"agentName": "A", "url": "http://a", "authHeaderValueBase64": "c2VjcmV0"});
+    let read = json::read::<AgentCard>(newer.to_string().as_bytes()).unwrap();
+    assert_eq!(read.url.as_deref(), Some("http://a"));
+    assert!(!format!("{read:?}").contains("c2VjcmV0"));
+}
+
+#[test]
+fn the_id_of_a_malformed_task_is_found_where_there_is_one() {
+    assert_eq!(task_id_of_malformed(br#"{"taskid":"t","skill":7}"#).as_deref(), Some("t"));
+    for body in [&b"{}"[..], b"null", b"not json", br#"{"taskId":7}"#, br#"{"taskId":""}"#] {
+        assert_eq!(task_id_of_malformed(body), None);
+    }
 }

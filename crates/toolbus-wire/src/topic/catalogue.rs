@@ -63,6 +63,12 @@ topics! {
         USER_FEEDBACK = "user.feedback";
         /// Asks what was said in a session.
         USER_HISTORY_REQUEST = "user.history.request";
+        /// Takes how tasks of agents are going. Every agent hears it.
+        AGENT_TASK_STATUS = "agent.task.status";
+        /// Takes what came of tasks whose requests named no reply topic.
+        AGENT_RESPONSE = "agent.response";
+        /// Takes what agents say of themselves. Every agent hears it.
+        DISCOVERY_ANNOUNCE = "discovery.announce";
     }
     named {
         /// Toolbus extension: runs a tool of the agent of that name.
@@ -95,6 +101,12 @@ topics! {
         user_feedback_agent(agent: AgentName) = "user.feedback";
         /// The same for what was said in its sessions.
         user_history_request_agent(agent: AgentName) = "user.history.request";
+        /// Asks the agent of that name to give a task up.
+        agent_task_cancel(agent: AgentName) = "agent.task.cancel";
+        /// Asks the agent of that name to do something.
+        agent_task(agent: AgentName) = "agent.task";
+        /// Takes what came of the tasks that an agent has asked others for.
+        agent_response(agent: AgentName) = "agent.response";
     }
 }
 

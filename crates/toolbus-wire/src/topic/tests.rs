@@ -35,6 +35,9 @@ fn the_shared_topics_are_those_of_the_contract() {
         (MCP_MANAGE, "mcp.manage"),
         (SCRIPT_INVOKE, "script.invoke"),
         (SCRIPT_RESULT, "script.result"),
+        (AGENT_TASK_STATUS, "agent.task.status"),
+        (AGENT_RESPONSE, "agent.response"),
+        (DISCOVERY_ANNOUNCE, "discovery.announce"),
     ] {
         assert_eq!(topic.as_str(), expected);
     }
@@ -57,6 +60,9 @@ fn the_topics_of_one_agent_are_those_of_the_contract() {
         (mcp_server(&agent, &McpServerSegment::of("Git.Hub")), "mcp.server.RockBot.git~hub"),
         (mcp_owner(&agent, &McpServerSegment::of("Git.Hub")), "mcp.owner.RockBot.git~hub"),
         (script_result(&agent), "script.result.RockBot"),
+        (agent_task(&agent), "agent.task.RockBot"),
+        (agent_task_cancel(&agent), "agent.task.cancel.RockBot"),
+        (agent_response(&agent), "agent.response.RockBot"),
     ] {
         assert_eq!(topic.as_str(), expected);
     }
@@ -122,6 +128,12 @@ fn every_topic_of_the_catalogue_has_a_template() {
         (mcp_server(&agent, &McpServerSegment::of("x")), "mcp.server.{agent}"),
         (mcp_owner(&agent, &McpServerSegment::of("x")), "mcp.owner.{agent}"),
         (script_result(&agent), "script.result.{agent}"),
+        (AGENT_TASK_STATUS, "agent.task.status"),
+        (AGENT_RESPONSE, "agent.response"),
+        (DISCOVERY_ANNOUNCE, "discovery.announce"),
+        (agent_task(&agent), "agent.task.{agent}"),
+        (agent_task_cancel(&agent), "agent.task.cancel.{agent}"),
+        (agent_response(&agent), "agent.response.{agent}"),
     ] {
         assert_eq!(topic.template(), expected);
     }

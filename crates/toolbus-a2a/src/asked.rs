@@ -1,0 +1,418 @@
+//! The rows of tasks for other agents.
+
+use toolbus_store::sqlx::any::AnyRow;
+use toolbus_store::sqlx::{self, Row as _};
+use toolbus_store::{Error as StoreError, LazyStore, Transaction};
+use toolbus_wire::name::{AgentName, InstanceId};
+
+use crate::config::ms;
+use crate::event::TaskChange;
+use crate::tables::CHANGES;
+use crate::{A2aConfig, Error, TaskOwner};
+
+const OPEN: &str = "open";
+const ENDED: &str = "ended";
+
+/// How long a process has to tell an event. Another tells it after that.
+pub(crate) const TELL_TTL_MS: i64 = 30_000;
+/// How long the process that has asked for a task is left alone with telling its end.
+const HANDOVER_GRACE_MS: i64 = 3_000;
+
+/// A task that is to be asked for.
+pub(crate) struct NewAsked {
+    pub(crate) id: String,
+    pub(crate) owner: TaskOwner,
+    pub(crate) target: String,
+    pub(crate) skill: String,
+    pub(crate) timeout_ms: i64,
+}
+
+/// A task for another agent.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedRow {
+    pub(crate) id: String,
+    pub(crate) owner: TaskOwner,
+    pub(crate) target: String,
+    pub(crate) skill: String,
+    pub(crate) holder: String,
+    pub(crate) is_open: bool,
+    pub(crate) created_ms: i64,
+    pub(crate) deadline_ms: i64,
+    pub(crate) cancel_ms: Option<i64>,
+    pub(crate) ended_ms: Option<i64>,
+    pub(crate) has_event: bool,
+    pub(crate) telling_until_ms: i64,
+}
+
+/// What became of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// It is written down, and will be told.
+    Yes,
+    /// No such task is open: it has ended, or nobody asked for it.
+    NotOpen,
+    /// Another agent was asked.
+    OtherAgent,
+}
+
+/// An event that this process is to tell.
+pub(crate) struct Claim {
+    pub(crate) row: AskedRow,
+    /// As it is kept.
+    pub(crate) event: String,
+}
+
+/// The tasks that an agent has asked others for.
+#[derive(Clone)]
+pub(crate) struct AskedTasks {
+    pub(crate) store: LazyStore,
+    pub(crate) agent: AgentName,
+    pub(crate) instance: InstanceId,
+}
+
+const COLUMNS: &str = "id, agent, owner, session, target, skill, holder, state, created_ms, \
+     deadline_ms, cancel_ms, ended_ms, telling_until_ms, \
+     CASE WHEN event = '' THEN 0 ELSE 1 END AS has_event";
+
+impl AskedTasks {
+    /// Writes a task down, unless there are too many.
+    pub(crate) async fn insert(
+        &self,
+        new: NewAsked,
+        config: &A2aConfig,
+    ) -> Result<AskedRow, Error> {
+        let (agent, holder) = (self.agent.to_string(), self.instance.to_string());
+        let (asked_max, agent_asked_max) = (config.asked_max, config.agent_asked_max);
+        let store = self.store.open().await?;
+        let written = store
+            .write(move |transaction| {
+                Box::pin(async move {
+                    let owner = new.owner.key();
+                    let row = sqlx::query(
+                        "SELECT CAST(COALESCE(SUM(CASE WHEN owner = $2 THEN 1 ELSE 0 END), 0)
+                                AS BIGINT) AS of_owner, COUNT(*) AS of_agent
+                         FROM a2a_asked WHERE agent = $1",
+                    )
+                    .bind(&agent)
+                    .bind(&owner)
+                    .fetch_one(transaction.connection())
+                    .await?;
+                    let of_owner: i64 = row.try_get("of_owner")?;
+                    let of_agent: i64 = row.try_get("of_agent")?;
+                    if of_owner.unsigned_abs() >= asked_max {
+                        return Ok(Err(("you have", asked_max)));
+                    }
+                    if of_agent.unsigned_abs() >= agent_asked_max {
+                        return Ok(Err(("this agent has", agent_asked_max)));
+                    }
+
+                    let now = transaction.now_ms().await?;
+                    sqlx::query(
+                        "INSERT INTO a2a_asked
+                         (id, agent, owner, session, target, skill, holder, state, created_ms,
+                          deadline_ms, event, teller, telling_until_ms)
+                         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', '', 0)",
+                    )
+                    .bind(&new.id)
+                    .bind(agent)
+                    .bind(owner)
+                    .bind(new.owner.session.as_str())
+                    .bind(&new.target)
+                    .bind(&new.skill)
+                    .bind(&holder)
+                    .bind(OPEN)
+                    .bind(now)
+                    .bind(now.saturating_add(new.timeout_ms))
+                    .execute(transaction.connection())
+                    .await?;
+                    Ok(Ok(AskedRow::open(new, holder, now)))
+                })
+            })
+            .await?;
+        written.map_err(|(whose, max)| Error::TooMany { whose, max })
+    }
+
+    /// Forgets a task that was not sent.
+    pub(crate) async fn forget(&self, id: &str) -> Result<(), Error> {
+        let (id, store) = (id.to_owned(), self.store.open().await?);
+        let forgotten = store.write(move |transaction| {
+            Box::pin(async move {
+                sqlx::query("DELETE FROM a2a_asked WHERE id = $1 AND state = $2")
+                    .bind(id)
+                    .bind(OPEN)
+                    .execute(transaction.connection())
+                    .await?;
+                Ok(())
+            })
+        });
+        Ok(forgotten.await?)
+    }
+
+    /// Every task of the agent that is open, or of which something is to be told; and what time it
+    /// is.
+    pub(crate) async fn view(&self) -> Result<(i64, Vec<AskedRow>), Error> {
+        let store = self.store.open().await?;
+        let now = format!("SELECT {}", self.store.location().now_ms_sql());
+        let now_ms: i64 =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(now)).fetch_one(store.readers()).await?;
+        let rows = format!("SELECT {COLUMNS} FROM a2a_asked WHERE agent = $1");
+        let rows = sqlx::query(sqlx::AssertSqlSafe(rows)).bind(self.agent.as_str());
+        let rows = rows.fetch_all(store.readers()).await?;
+        let read: Result<Vec<_>, sqlx::Error> = rows.iter().map(|row| self.read(row)).collect();
+        Ok((now_ms, read?.into_iter().flatten().collect()))
+    }
+
+    /// An open task of an owner.
+    pub(crate) async fn find_open(
+        &self,
+        owner: &TaskOwner,
+        id: &str,
+    ) -> Result<Option<AskedRow>, Error> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM a2a_asked
+             WHERE id = $1 AND agent = $2 AND owner = $3 AND state = $4"
+        );
+        let row = sqlx::query(sqlx::AssertSqlSafe(text))
+            .bind(id)
+            .bind(self.agent.as_str())
+            .bind(owner.key())
+            .bind(OPEN)
+            .fetch_optional(self.store.open().await?.readers())
+            .await?;
+        Ok(row.map(|row| self.read(&row)).transpose()?.flatten())
+    }
+
+    fn read(&self, row: &AnyRow) -> Result<Option<AskedRow>, sqlx::Error> {
+        let id: String = row.try_get("id")?;
+        let (owner, session): (String, String) = (row.try_get("owner")?, row.try_get("session")?);
+        let Some(owner) = TaskOwner::read(&self.agent, &owner, &session) else {
+            tracing::warn!(id, "a task for another agent cannot be read");
+            return Ok(None);
+        };
+
+        let state: String = row.try_get("state")?;
+        // A number of either database.
+        let has_event = row
+            .try_get::<i64, _>("has_event")
+            .or_else(|_| row.try_get::<i32, _>("has_event").map(i64::from))?;
+
+        Ok(Some(AskedRow {
+            id,
+            owner,
+            target: row.try_get("target")?,
+            skill: row.try_get("skill")?,
+            holder: row.try_get("holder")?,
+            is_open: state == OPEN,
+            created_ms: row.try_get("created_ms")?,
+            deadline_ms: row.try_get("deadline_ms")?,
+            cancel_ms: row.try_get("cancel_ms")?,
+            ended_ms: row.try_get("ended_ms")?,
+            has_event: has_event != 0,
+            telling_until_ms: row.try_get("telling_until_ms")?,
+        }))
+    }
+
+    /// Notes that an open task is to be cancelled.
+    pub(crate) async fn mark_cancelled(&self, id: &str) -> Result<(), Error> {
+        let (id, store) = (id.to_owned(), self.store.open().await?);
+        let marked = store.write(move |transaction| {
+            Box::pin(async move {
+                let now = transaction.now_ms().await?;
+                sqlx::query("UPDATE a2a_asked SET cancel_ms = $2 WHERE id = $1 AND state = $3")
+                    .bind(id)
+                    .bind(now)
+                    .bind(OPEN)
+                    .execute(transaction.connection())
+                    .await?;
+                Ok(())
+            })
+        });
+        Ok(marked.await?)
+    }
+
+    /// Writes down how a task ended, once, where `source` is the agent that was asked.
+    pub(crate) async fn end(
+        &self,
+        id: &str,
+        source: Option<&str>,
+        change: &TaskChange,
+    ) -> Result<Recorded, Error> {
+        self.record(id, source, change, ENDED).await
+    }
+
+    /// Writes down that an agent does not cancel a task, which goes on. `NotOpen`: nobody has asked
+    /// it to, so that it means something else.
+    pub(crate) async fn refuse_cancel(
+        &self,
+        id: &str,
+        source: &str,
+        change: &TaskChange,
+    ) -> Result<Recorded, Error> {
+        self.record(id, Some(source), change, OPEN).await
+    }
+
+    async fn record(
+        &self,
+        id: &str,
+        source: Option<&str>,
+        change: &TaskChange,
+        state: &'static str,
+    ) -> Result<Recorded, Error> {
+        let event = serde_json::to_string(change).map_err(|_| Error::Damaged(id.to_owned()))?;
+        let (id, agent) = (id.to_owned(), self.agent.to_string());
+        let source = source.map(str::to_ascii_lowercase);
+        let store = self.store.open().await?;
+
+        let recorded = store.write(move |transaction| {
+            Box::pin(async move {
+                let found: Option<(String, Option<i64>)> = sqlx::query_as(
+                    "SELECT target, cancel_ms FROM a2a_asked
+                     WHERE id = $1 AND agent = $2 AND state = $3",
+                )
+                .bind(&id)
+                .bind(agent)
+                .bind(OPEN)
+                .fetch_optional(transaction.connection())
+                .await?;
+                let Some((target, cancel_ms)) = found else { return Ok(Recorded::NotOpen) };
+                if source.is_some_and(|source| source != target.to_ascii_lowercase()) {
+                    return Ok(Recorded::OtherAgent);
+                }
+                if state == OPEN && cancel_ms.is_none() {
+                    return Ok(Recorded::NotOpen);
+                }
+                write_event(transaction, &id, &event, state).await
+            })
+        });
+        Ok(recorded.await?)
+    }
+
+    /// Takes an event, so that no other process tells it meanwhile.
+    pub(crate) async fn claim(&self, row: &AskedRow) -> Result<Option<Claim>, Error> {
+        let (id, teller) = (row.id.clone(), self.instance.to_string());
+        let store = self.store.open().await?;
+        let claimed = store.write(move |transaction| {
+            Box::pin(async move {
+                let now = transaction.now_ms().await?;
+                let event: Option<String> = sqlx::query_scalar(
+                    "UPDATE a2a_asked SET teller = $2, telling_until_ms = $3
+                     WHERE id = $1 AND event <> '' AND telling_until_ms <= $4 RETURNING event",
+                )
+                .bind(id)
+                .bind(teller)
+                .bind(now.saturating_add(TELL_TTL_MS))
+                .bind(now)
+                .fetch_optional(transaction.connection())
+                .await?;
+                Ok(event)
+            })
+        });
+        Ok(claimed.await?.map(|event| Claim { row: row.clone(), event }))
+    }
+
+    /// Notes that an event was told, or lets it be told again.
+    pub(crate) async fn settle(&self, claim: &Claim, is_told: bool) -> Result<(), Error> {
+        let (id, event) = (claim.row.id.clone(), claim.event.clone());
+        let (teller, store) = (self.instance.to_string(), self.store.open().await?);
+
+        let settled = store.write(move |transaction| {
+            Box::pin(async move {
+                if is_told {
+                    sqlx::query(
+                        "DELETE FROM a2a_asked
+                         WHERE id = $1 AND teller = $2 AND event = $3 AND state = $4",
+                    )
+                    .bind(&id)
+                    .bind(&teller)
+                    .bind(&event)
+                    .bind(ENDED)
+                    .execute(transaction.connection())
+                    .await?;
+                    sqlx::query(
+                        "UPDATE a2a_asked SET event = '', cancel_ms = NULL
+                         WHERE id = $1 AND teller = $2 AND event = $3",
+                    )
+                    .bind(&id)
+                    .bind(&teller)
+                    .bind(event)
+                    .execute(transaction.connection())
+                    .await?;
+                }
+                sqlx::query(
+                    "UPDATE a2a_asked SET telling_until_ms = 0 WHERE id = $1 AND teller = $2",
+                )
+                .bind(id)
+                .bind(teller)
+                .execute(transaction.connection())
+                .await?;
+                Ok(())
+            })
+        });
+        Ok(settled.await?)
+    }
+
+    /// Forgets the ends of tasks that nobody took in all that time.
+    pub(crate) async fn forget_untold(&self, config: &A2aConfig) -> Result<u64, Error> {
+        let (agent, ttl_ms) = (self.agent.to_string(), ms(config.history_ttl));
+        let store = self.store.open().await?;
+        let forgotten = store.write(move |transaction| {
+            Box::pin(async move {
+                let now = transaction.now_ms().await?;
+                let rows = sqlx::query("DELETE FROM a2a_asked WHERE agent = $1 AND ended_ms < $2")
+                    .bind(agent)
+                    .bind(now.saturating_sub(ttl_ms))
+                    .execute(transaction.connection())
+                    .await?;
+                Ok(rows.rows_affected())
+            })
+        });
+        Ok(forgotten.await?)
+    }
+}
+
+impl AskedRow {
+    fn open(new: NewAsked, holder: String, now_ms: i64) -> Self {
+        Self {
+            id: new.id,
+            owner: new.owner,
+            target: new.target,
+            skill: new.skill,
+            holder,
+            is_open: true,
+            created_ms: now_ms,
+            deadline_ms: now_ms.saturating_add(new.timeout_ms),
+            cancel_ms: None,
+            ended_ms: None,
+            has_event: false,
+            telling_until_ms: 0,
+        }
+    }
+
+    /// Whether this process may tell what there is to tell.
+    pub(crate) fn may_be_told_by(&self, instance: &InstanceId, now_ms: i64) -> bool {
+        let since_ms = self.ended_ms.or(self.cancel_ms).unwrap_or_default();
+        let is_ours = self.holder == instance.as_str()
+            || now_ms >= since_ms.saturating_add(HANDOVER_GRACE_MS);
+        self.has_event && self.telling_until_ms <= now_ms && is_ours
+    }
+}
+
+async fn write_event(
+    transaction: &mut Transaction,
+    id: &str,
+    event: &str,
+    state: &str,
+) -> Result<Recorded, StoreError> {
+    let now = transaction.now_ms().await?;
+    let ended_ms = (state == ENDED).then_some(now);
+    // Whoever tells what came before tells this, too.
+    sqlx::query("UPDATE a2a_asked SET state = $2, event = $3, ended_ms = $4 WHERE id = $1")
+        .bind(id)
+        .bind(state)
+        .bind(event)
+        .bind(ended_ms)
+        .execute(transaction.connection())
+        .await?;
+    transaction.notify(CHANGES);
+    Ok(Recorded::Yes)
+}

@@ -1,0 +1,73 @@
+//! What an agent says of itself, and how much it asks and does for others.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use toolbus_wire::message::a2a::AgentCard;
+use toolbus_wire::name::AgentName;
+
+/// What an agent says of itself, and how much it asks and does for others.
+#[derive(Debug, Clone)]
+pub struct A2aConfig {
+    /// What the agent announces, under its own name whatever name is in it. `None`: it hears
+    /// others and says nothing, for it takes no tasks.
+    pub card: Option<AgentCard>,
+    /// Agents that are known without an announcement, and stay known.
+    pub well_known: Vec<AgentCard>,
+    /// How often the agent announces itself.
+    pub announce_interval: Duration,
+    /// How long an agent is known that does not announce itself again.
+    pub seen_ttl: Duration,
+    /// Most agents in the directory.
+    pub agents_max: usize,
+    /// How long a task for another agent may take, where nobody says.
+    pub timeout: Duration,
+    /// The longest that may be said.
+    pub timeout_max: Duration,
+    /// Most tasks for other agents that a principal has open at a time.
+    pub asked_max: u64,
+    /// The same of all principals of the agent.
+    pub agent_asked_max: u64,
+    /// Tasks of others that are worked on at a time, in one process.
+    pub tasks_max: NonZeroU16,
+    /// How long such a task may take: RabbitMQ closes the channel of a consumer that has not
+    /// acknowledged a message after 30 minutes.
+    pub task_timeout: Duration,
+    /// How long a process that was killed keeps a task to itself. It is renewed in a third of it.
+    pub lease_ttl: Duration,
+    /// How long a task may go on that was cancelled. It is dropped then.
+    pub cancel_grace: Duration,
+    /// How long tasks are remembered after their end.
+    pub history_ttl: Duration,
+    /// Most tasks of others that are remembered.
+    pub history_max: u64,
+}
+
+impl A2aConfig {
+    /// For an agent of this name, of which there is nothing to say.
+    #[must_use]
+    pub fn new(agent: &AgentName) -> Self {
+        Self {
+            card: Some(AgentCard { agent_name: agent.to_string(), ..AgentCard::default() }),
+            well_known: Vec::new(),
+            announce_interval: Duration::from_secs(2 * 60),
+            seen_ttl: Duration::from_secs(24 * 60 * 60),
+            agents_max: 1_000,
+            timeout: Duration::from_secs(5 * 60),
+            timeout_max: Duration::from_secs(24 * 60 * 60),
+            asked_max: 20,
+            agent_asked_max: 500,
+            tasks_max: const { NonZeroU16::new(4).expect("4 is not zero") },
+            task_timeout: Duration::from_secs(25 * 60),
+            lease_ttl: Duration::from_secs(10),
+            cancel_grace: Duration::from_secs(10),
+            history_ttl: Duration::from_secs(24 * 60 * 60),
+            history_max: 10_000,
+        }
+    }
+}
+
+/// A time in milliseconds.
+pub(crate) fn ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

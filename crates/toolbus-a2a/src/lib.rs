@@ -1,0 +1,60 @@
+//! Agents that ask each other over the bus.
+//!
+//! - [`Directory`] knows agents by what they say of themselves, and [`Presence`] hears and says it.
+//! - [`Tasks`] sends tasks to other agents and cancels them; [`Caller`] hears what becomes of them,
+//!   and tells it once, to the turn that waits or to the session's next one.
+//! - [`Worker`] does the tasks that others send to this agent, and answers each once.
+//! - [`register`] gives models the three tools.
+//!
+//! A task is a row before it is sent and before it is begun, and its end is a write on condition
+//! that it has none. So what comes twice counts once, a task whose agent is silent ends with a
+//! timeout that is told, and what a process that is killed leaves is taken up by another.
+//!
+//! # How it is wired
+//!
+//! The store knows [`MIGRATIONS`]. A host makes a [`Directory`] and a [`Tasks`] of it, registers
+//! the tools with them, and adds [`guide`] to its guides. Once the bus is connected it starts a
+//! [`Caller`], then a [`Worker`] (where [`A2aConfig::card`] is there), and last the [`Presence`],
+//! which announces the agent. It closes them in the opposite order, before the bus and the store.
+//!
+//! The ports: [`OnTask`] puts [`TaskEvent::text`] into the turn of the session that waits, or says
+//! it to the session under the id of the task (`Said { id }` of `toolbus-agent`, which takes an id
+//! once); while another process has the session it says [`Told::Later`]. [`KeepResult`] saves the
+//! text with `toolbus-memory`, by `Namespace::of_session(session).path_of(key)`. [`DoTask`] makes a
+//! turn in a scope of `Door::Bus` with the principal `claimed:AGENT/a2a`, a session of its own for
+//! each caller and context, at least the [`Task::depth`] plus one, and the id of the task as that
+//! of what is said, so that a task that was interrupted goes on. Every few seconds
+//! [`Directory::services`] goes to `KnownServices::replace`, beside the MCP servers.
+
+mod answers;
+mod asked;
+mod caller;
+mod config;
+mod directory;
+mod error;
+mod event;
+mod owner;
+mod ports;
+mod presence;
+mod publish;
+mod received;
+mod tables;
+mod tasks;
+mod texts;
+mod tools;
+mod worker;
+
+pub use caller::Caller;
+pub use config::A2aConfig;
+pub use directory::{CARD_BYTES_MAX, CardError, Directory, KnownAgent, SKILLS_MAX, service_of};
+pub use error::Error;
+pub use event::{RESULT_BYTES_MAX, TaskChange, TaskEvent};
+pub use owner::TaskOwner;
+pub use ports::{DoTask, KeepResult, OnTask, ResultText, Task, TaskEnd, TaskProgress, Told};
+pub use presence::{Presence, PresenceDeps};
+pub use tables::MIGRATIONS;
+pub use tasks::{
+    CancelAsked, Dispatched, MESSAGE_BYTES_MAX, NewTask, SKILL_BYTES_MAX, Tasks, TasksDeps,
+};
+pub use tools::{A2aDeps, guide, register};
+pub use worker::{REQUEST_BYTES_MAX, Worker, WorkerDeps};

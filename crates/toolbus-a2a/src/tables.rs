@@ -1,0 +1,67 @@
+//! The tables.
+
+use toolbus_store::{Migration, Migrations};
+
+/// The part of the state that tells of tasks: their ends, and that they are to be cancelled.
+pub(crate) const CHANGES: &str = "a2a";
+
+/// What a store needs that keeps agents and their tasks.
+///
+/// `a2a_asked` are tasks for other agents. One is `open` until its end is written, once; what is
+/// to be told of it is its `event`, and once the end was told, the row is gone. `a2a_tasks` are
+/// the tasks of others. One is `running` until its answer is written, once, and `answered_ms` is
+/// there once that was published.
+pub const MIGRATIONS: Migrations = Migrations {
+    owner: "a2a",
+    steps: &[Migration {
+        version: 1,
+        sql: "CREATE TABLE a2a_agents (
+                  agent TEXT NOT NULL,
+                  id TEXT NOT NULL,
+                  seen_ms BIGINT NOT NULL,
+                  card TEXT NOT NULL,
+                  PRIMARY KEY (agent, id)
+              );
+              CREATE TABLE a2a_asked (
+                  id TEXT PRIMARY KEY,
+                  agent TEXT NOT NULL,
+                  owner TEXT NOT NULL,
+                  session TEXT NOT NULL,
+                  target TEXT NOT NULL,
+                  skill TEXT NOT NULL,
+                  holder TEXT NOT NULL,
+                  state TEXT NOT NULL,
+                  created_ms BIGINT NOT NULL,
+                  deadline_ms BIGINT NOT NULL,
+                  cancel_ms BIGINT,
+                  ended_ms BIGINT,
+                  event TEXT NOT NULL,
+                  teller TEXT NOT NULL,
+                  telling_until_ms BIGINT NOT NULL
+              );
+              CREATE INDEX a2a_asked_agent ON a2a_asked (agent);
+              CREATE TABLE a2a_tasks (
+                  agent TEXT NOT NULL,
+                  caller TEXT NOT NULL,
+                  id TEXT NOT NULL,
+                  state TEXT NOT NULL,
+                  holder TEXT NOT NULL,
+                  lease_until_ms BIGINT NOT NULL,
+                  begun BIGINT NOT NULL,
+                  received_ms BIGINT NOT NULL,
+                  deadline_ms BIGINT NOT NULL,
+                  cancel_ms BIGINT,
+                  ended_ms BIGINT,
+                  answered_ms BIGINT,
+                  reply_to TEXT NOT NULL,
+                  depth BIGINT NOT NULL,
+                  context TEXT,
+                  request TEXT NOT NULL,
+                  answer_type TEXT NOT NULL,
+                  answer TEXT NOT NULL,
+                  PRIMARY KEY (agent, caller, id)
+              );
+              CREATE INDEX a2a_tasks_open ON a2a_tasks (agent) WHERE answered_ms IS NULL;
+              CREATE INDEX a2a_tasks_answered ON a2a_tasks (agent, answered_ms)",
+    }],
+};
