@@ -15,9 +15,6 @@ use crate::agent;
 use crate::fleet::Fleet;
 use crate::settings::Settings;
 
-/// Connections at a time: some more than turns, for those that are refused.
-const CONNECTIONS_MORE: usize = 64;
-
 /// An agent that answers.
 pub(crate) struct AgentServer {
     users: Option<BusUsers>,
@@ -84,7 +81,8 @@ impl AgentServer {
         let deps = ApiDeps { name, agent: agent.clone(), turns_max };
         let api = TurnApi::new(settings.http.api_settings(), deps);
 
-        let limits = http::Limits { connections_max: turns_max + CONNECTIONS_MORE, lifetime: None };
+        let connections_max = toolbus_http::connections_max(turns_max);
+        let limits = http::Limits { connections_max, lifetime: None };
         match http::serve(address, api.router(), limits).await {
             Ok(server) => Ok(Some((api, server))),
             Err(source) => Err(Error::Listen { address: address.clone(), source }),

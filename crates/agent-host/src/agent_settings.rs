@@ -11,8 +11,9 @@ use toolbus_agent::TurnLimits;
 use toolbus_config::{ByteSize, Mistakes};
 use toolbus_models::settings::{ModelSettings, Tier};
 
-/// Turns at a time where nobody says: a turn mostly waits, for its model and its tools.
-const TURNS_MAX_DEFAULT: NonZeroU16 = NonZeroU16::new(32).expect("32 is not zero");
+/// Turns at a time where nobody says. A turn mostly waits, for its model and its tools, but each of
+/// them may be asked for by a message of 16 MiB.
+const TURNS_MAX_DEFAULT: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
 /// Most rounds of calls that a turn may be allowed.
 const ROUNDS_MAX: u32 = 100;
 /// How long a result may be that is given whole.

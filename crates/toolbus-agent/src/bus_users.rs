@@ -47,8 +47,18 @@ const TOLD_WAITING_MAX: usize = 16;
 /// What a history tells at most: the last of what was said, in number and in bytes of text.
 const HISTORY_MAX: usize = 500;
 const HISTORY_BYTES_MAX: usize = 4 << 20;
-/// Feedback and requests for a history that are worked on at a time.
-const SMALL_REQUESTS_MAX: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
+/// Longest text that a user may say, in bytes: a whole book, and more than models read.
+const SAID_BYTES_MAX: usize = 2 << 20;
+/// How feedback and requests for a history are taken: one at a time, since each may be as large as
+/// a broker takes it.
+const SMALL_REQUESTS: Flow = Flow::Concurrent(NonZeroU16::MIN);
+
+/// How many bytes of messages are held at most with so many turns at a time: those of users, and
+/// the small requests beside them, each under two names.
+#[must_use]
+pub const fn bus_users_bytes_max(turns_max: NonZeroU16) -> usize {
+    2 * Flow::Concurrent(turns_max).bytes_max() + 4 * SMALL_REQUESTS.bytes_max()
+}
 
 /// Answers users on the bus until it is stopped.
 pub struct BusUsers {
@@ -74,7 +84,6 @@ impl BusUsers {
     /// When a queue cannot be had.
     pub async fn start(deps: BusUsersDeps) -> Result<Self, SubscribeError> {
         let turns = Flow::Concurrent(deps.turns_max);
-        let small = Flow::Concurrent(SMALL_REQUESTS_MAX);
         let (bus, name) = (Arc::clone(&deps.bus), deps.name.clone());
         let users = Arc::new(Users { deps, lines: SessionLines::default() });
 
@@ -96,12 +105,12 @@ impl BusUsers {
         for topic in feedback {
             let users = Arc::clone(&users);
             let handler = move |delivery| Arc::clone(&users).take_feedback(delivery);
-            consumers.push(bus.subscribe(listen(topic, small), Arc::new(handler)).await?);
+            consumers.push(bus.subscribe(listen(topic, SMALL_REQUESTS), Arc::new(handler)).await?);
         }
         for topic in histories {
             let users = Arc::clone(&users);
             let handler = move |delivery| Arc::clone(&users).tell_history(delivery);
-            consumers.push(bus.subscribe(listen(topic, small), Arc::new(handler)).await?);
+            consumers.push(bus.subscribe(listen(topic, SMALL_REQUESTS), Arc::new(handler)).await?);
         }
         Ok(Self { consumers })
     }
@@ -151,6 +160,9 @@ impl Users {
         }
 
         let content = match SessionId::parse(&said.session_id) {
+            Ok(_) if said.content.len() > SAID_BYTES_MAX => {
+                format!("Error: the message is over the limit of {SAID_BYTES_MAX} bytes")
+            }
             Ok(session) => self.turn(&envelope, &said, session).await,
             Err(error) => format!("Error: {error}"),
         };

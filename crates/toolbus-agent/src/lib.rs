@@ -16,7 +16,7 @@ mod history;
 mod tool_lists;
 
 pub use agent::{Agent, AgentDeps, Said, TurnContext, TurnEvent, TurnReport};
-pub use bus_users::{BusUsers, BusUsersDeps};
+pub use bus_users::{BusUsers, BusUsersDeps, bus_users_bytes_max};
 pub use context::ContextBuilder;
 pub use conversation::{Conversation, Effect, Event, TurnEnd, TurnLimit, TurnLimits};
 pub use sessions::{Exchange, MIGRATIONS, OpenSession, SessionInfo, SessionRef, Sessions, Side};

@@ -32,7 +32,9 @@ use toolbus_wire::name::AgentName;
 use visitors::Visitors;
 
 /// Longest body of a request, in bytes.
-pub const BODY_BYTES_MAX: usize = 8 << 20;
+pub const BODY_BYTES_MAX: usize = 2 << 20;
+/// Connections beside those of turns: of clients that are refused, or have yet to ask.
+const CONNECTIONS_MORE: usize = 24;
 /// Where turns are asked for.
 pub const TURNS_PATH: &str = "/v1/turns";
 
@@ -73,6 +75,12 @@ struct Shared {
     turns: TaskTracker,
     /// Fires when turns that are under way are left as they are.
     stop: CancellationToken,
+}
+
+/// How many connections a server with so many turns at a time may have.
+#[must_use]
+pub const fn connections_max(turns_max: usize) -> usize {
+    turns_max + CONNECTIONS_MORE
 }
 
 impl TurnApi {

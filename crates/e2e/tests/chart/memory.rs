@@ -68,6 +68,15 @@ fn services() -> Vec<Service> {
                     "calls of MCP clients that are away to answer a question",
                     toolbus_face::SUSPENDED_BYTES_MAX,
                 ),
+                part(
+                    "what users on the bus say",
+                    toolbus_agent::bus_users_bytes_max(agent.agent.turns_max),
+                ),
+                part(
+                    "requests of turns over HTTP",
+                    toolbus_http::connections_max(agent.agent.turns_max.get().into())
+                        * toolbus_http::BODY_BYTES_MAX,
+                ),
                 connection(),
                 process(PROCESS),
             ],

@@ -221,10 +221,13 @@ async fn what_cannot_be_read_is_kept_or_told() {
     })
     .await;
 
-    // A session that has no name is told to who names it so.
+    // A session that has no name is told to who names it so, and so is a text that is too long.
     chat.say("alice", "../x", "hello").await;
-    let replies = chat.answers(1).await;
-    assert!(replies[0].content.starts_with("Error: ") && replies[0].is_final, "{replies:?}");
+    chat.answers(1).await;
+    chat.say("alice", "s", &"x".repeat((2 << 20) + 1)).await;
+    for reply in chat.answers(2).await {
+        assert!(reply.content.starts_with("Error: ") && reply.is_final, "{reply:?}");
+    }
     assert!(bench.script.asked.lock().is_empty());
 }
 
