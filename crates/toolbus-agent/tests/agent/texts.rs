@@ -23,7 +23,9 @@ fn answered(calls: Vec<ModelCall>, stop: StopReason) -> Event {
 /// A conversation in which a user has said something.
 fn begun(limits: TurnLimits) -> Conversation {
     let mut session = Conversation::new(limits);
-    session.apply(Event::Said { text: "hello".to_owned(), hint: None, id: None }).expect("it is idle");
+    session
+        .apply(Event::Said { text: "hello".to_owned(), hint: None, id: None })
+        .expect("it is idle");
     session
 }
 
