@@ -38,15 +38,46 @@ fn responders(concurrencies: &[NonZeroU16], large_bytes: usize) -> (String, usiz
     (name, bytes)
 }
 
-fn services() -> Vec<Service> {
-    let part = |name: &str, bytes| (name.to_owned(), bytes);
-    let connection = || {
-        let bytes = toolbus_rabbitmq::connection_bytes_max();
-        part("messages that are being published, and frames", bytes)
-    };
-    let process = |bytes| part("the process itself, and what calls work with", bytes);
+fn part(name: &str, bytes: usize) -> (String, usize) {
+    (name.to_owned(), bytes)
+}
 
-    let agent = agent_host::settings::Settings::default();
+fn connection() -> (String, usize) {
+    let bytes = toolbus_rabbitmq::connection_bytes_max();
+    part("messages that are being published, and frames", bytes)
+}
+
+fn process(bytes: usize) -> (String, usize) {
+    part("the process itself, and what calls work with", bytes)
+}
+
+fn agent_host() -> Service {
+    let settings = agent_host::settings::Settings::default();
+    let turns_max = settings.agent.turns_max;
+    let connections_max = toolbus_http::connections_max(turns_max.get().into());
+    Service {
+        name: "agent-host",
+        values: "agentHost",
+        parts: vec![
+            responders(&[settings.bus.prefetch; 2], LARGE_REQUESTS_BYTES),
+            part("replies that are fetched ahead", requester_bytes_max()),
+            part(
+                "announcements that are fetched ahead",
+                toolbus_mcp_agent::ANNOUNCEMENT_FLOW.bytes_max(),
+            ),
+            part(
+                "calls of MCP clients that are away to answer a question",
+                toolbus_face::SUSPENDED_BYTES_MAX,
+            ),
+            part("what users on the bus say", toolbus_agent::bus_users_bytes_max(turns_max)),
+            part("requests of turns over HTTP", connections_max * toolbus_http::BODY_BYTES_MAX),
+            connection(),
+            process(PROCESS),
+        ],
+    }
+}
+
+fn services() -> Vec<Service> {
     let bridge = mcp_bridge::settings::Settings::default();
     let router = openrouter_mcp::settings::Settings::default().openrouter;
     let answers = usize::try_from(router.answer_max.bytes()).unwrap();
@@ -54,33 +85,7 @@ fn services() -> Vec<Service> {
     let scripts = scripts_manager::settings::Settings::default().concurrency();
 
     vec![
-        Service {
-            name: "agent-host",
-            values: "agentHost",
-            parts: vec![
-                responders(&[agent.bus.prefetch; 2], LARGE_REQUESTS_BYTES),
-                part("replies that are fetched ahead", requester_bytes_max()),
-                part(
-                    "announcements that are fetched ahead",
-                    toolbus_mcp_agent::ANNOUNCEMENT_FLOW.bytes_max(),
-                ),
-                part(
-                    "calls of MCP clients that are away to answer a question",
-                    toolbus_face::SUSPENDED_BYTES_MAX,
-                ),
-                part(
-                    "what users on the bus say",
-                    toolbus_agent::bus_users_bytes_max(agent.agent.turns_max),
-                ),
-                part(
-                    "requests of turns over HTTP",
-                    toolbus_http::connections_max(agent.agent.turns_max.get().into())
-                        * toolbus_http::BODY_BYTES_MAX,
-                ),
-                connection(),
-                process(PROCESS),
-            ],
-        },
+        agent_host(),
         Service {
             name: "mcp-bridge",
             values: "mcpBridge",
