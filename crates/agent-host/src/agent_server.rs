@@ -4,21 +4,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use toolbus_agent::{Agent, BusUsers, BusUsersDeps};
 use toolbus_bus::SubscribeError;
 use toolbus_config::ListenAddress;
 use toolbus_http::{ApiDeps, TurnApi};
 use toolbus_runtime::http;
+use toolbus_schedule::{Scheduler, SchedulerDeps};
+use toolbus_wire::envelope::new_id;
 
 use crate::agent;
 use crate::fleet::Fleet;
+use crate::scheduled_turns::ScheduledTurns;
 use crate::settings::Settings;
 
 /// An agent that answers.
 pub(crate) struct AgentServer {
     users: Option<BusUsers>,
     api: Option<(TurnApi, http::Server)>,
+    scheduler: Option<Scheduler>,
 }
 
 /// Why it does not.
@@ -48,12 +52,20 @@ impl AgentServer {
 
         let agent = agent::open(settings, fleet, None)?;
         let api = Self::listen(settings, fleet, &agent).await?;
+        let scheduler = fleet.state().map(|state| {
+            Scheduler::start(SchedulerDeps {
+                schedules: state.schedules.clone(),
+                agent: fleet.toolbus().name().clone(),
+                holder: new_id(),
+                run: Arc::new(ScheduledTurns(agent.clone())),
+            })
+        });
         // Nobody but this process is on an embedded bus.
         let users = match fleet.is_embedded() {
             true => None,
             false => Some(Self::hear(settings, fleet, agent).await?),
         };
-        Ok(Some(Self { users, api }))
+        Ok(Some(Self { users, api, scheduler }))
     }
 
     async fn hear(
@@ -117,6 +129,11 @@ impl AgentServer {
                 server.close().await;
             }
         };
-        join(users, api).await;
+        let scheduler = async {
+            if let Some(scheduler) = self.scheduler {
+                scheduler.close().await;
+            }
+        };
+        join3(users, api, scheduler).await;
     }
 }

@@ -62,6 +62,8 @@ pub enum Command {
     Ask(Ask),
     /// List the agent's sessions, and show what was said in one
     Sessions(SessionsOptions),
+    /// List what the agent is to do later, and show, cancel or run it
+    Schedules(SchedulesOptions),
     /// Serve the agent's tools on the bus until stopped
     Serve(Serve),
     /// Show what the policy of the settings says
@@ -136,6 +138,43 @@ pub struct SessionsOptions {
     /// At most so many, at most 10000
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     pub limit: u32,
+}
+
+/// `schedules`.
+#[derive(Debug, Args)]
+pub struct SchedulesOptions {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SchedulesCommand,
+}
+
+/// What to do with scheduled tasks.
+#[derive(Debug, Subcommand)]
+pub enum SchedulesCommand {
+    /// List the tasks of everybody, with the time that each runs next, in UTC
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a task, and what became of the times that it was due
+    Show {
+        /// The task
+        #[arg(value_name = "NAME")]
+        task: String,
+    },
+    /// Cancel a task; a run that is under way goes on
+    Cancel {
+        /// The task
+        #[arg(value_name = "NAME")]
+        task: String,
+    },
+    /// Have a task run as soon as an agent serves and is free, beside its schedule
+    Run {
+        /// The task
+        #[arg(value_name = "NAME")]
+        task: String,
+    },
 }
 
 /// `policy`.

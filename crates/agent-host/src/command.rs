@@ -10,6 +10,7 @@ mod invoke;
 mod one_shot;
 mod policy;
 mod save;
+mod schedules;
 mod serve;
 mod sessions;
 mod tools;
@@ -42,6 +43,7 @@ pub(crate) async fn run(
             | Command::Approvals(_)
             | Command::Artifacts(_)
             | Command::Audit(_)
+            | Command::Schedules(_)
             | Command::Sessions(_)
             | Command::Vault(_)
     ) {
@@ -59,6 +61,7 @@ pub(crate) async fn run(
         Command::Chat(options) => chat::run(options, &settings, &context).await,
         Command::Ask(options) => ask::run(options, &settings, &context).await,
         Command::Sessions(options) => sessions::run(options, &settings).await,
+        Command::Schedules(options) => schedules::run(options, &settings).await,
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,

@@ -18,6 +18,7 @@ use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
+use toolbus_schedule::{ScheduleDeps, Schedules};
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
 use toolbus_search::KnownServices;
 use toolbus_store::LazyStore;
@@ -98,18 +99,9 @@ impl Fleet {
             Ok(agent) => KeptState::of(settings, &agent, &policy).await,
             Err(_) => None,
         };
-        if let Some(state) = &state {
-            builder = builder.gate(state.approvals.gate());
-            if let Some(audit) = &state.audit {
-                builder = builder.observe(audit.observer());
-            }
-        }
         let artifacts = state.as_ref().and_then(|state| state.artifacts.clone());
         if let Some(state) = &state {
-            builder = keep_memory(builder, settings, state, artifacts.clone());
-        }
-        if let Some(artifacts) = &artifacts {
-            builder = keep_artifacts(builder, artifacts.clone());
+            builder = keep_state(builder, settings, state);
         }
         let services = KnownServices::default();
         let searched = services.clone();
@@ -201,18 +193,30 @@ impl Fleet {
     }
 }
 
+/// The same with what outlives the process: approvals, the audit log, memory, schedules, artifacts.
+fn keep_state(builder: ToolbusBuilder, settings: &Settings, state: &KeptState) -> ToolbusBuilder {
+    let mut builder = builder.gate(state.approvals.gate());
+    if let Some(audit) = &state.audit {
+        builder = builder.observe(audit.observer());
+    }
+    builder = keep_memory(builder, settings, state);
+    // Without a model nobody would run what is scheduled.
+    if !settings.models.endpoints.is_empty() {
+        builder = offer_schedules(builder, state.schedules.clone());
+    }
+    match &state.artifacts {
+        Some(artifacts) => keep_artifacts(builder, artifacts.clone()),
+        None => builder,
+    }
+}
+
 /// The same with memory: its tools, and the step that keeps long results of turns in it.
-fn keep_memory(
-    builder: ToolbusBuilder,
-    settings: &Settings,
-    state: &KeptState,
-    artifacts: Option<Artifacts>,
-) -> ToolbusBuilder {
+fn keep_memory(builder: ToolbusBuilder, settings: &Settings, state: &KeptState) -> ToolbusBuilder {
     let units = settings.agent.long_result_units(&settings.models);
     let threshold = ResultThreshold::by(move |_| units);
     let mut protect = ProtectResults::new(state.memory.clone(), threshold.clone());
-    if let Some(artifacts) = artifacts {
-        protect = protect.with_artifacts(artifacts);
+    if let Some(artifacts) = &state.artifacts {
+        protect = protect.with_artifacts(artifacts.clone());
     }
     let mut builder = builder.shape(Arc::new(protect));
     for guide in toolbus_memory::guides() {
@@ -221,6 +225,13 @@ fn keep_memory(
     let (store, config) = (state.store().clone(), MemoryConfig::default());
     let deps = MemoryDeps { store, config, threshold, summaries: state.summaries.clone() };
     builder.remote_tools(move |registry, _| toolbus_memory::register(registry, deps))
+}
+
+/// The same with the tools that schedule tasks.
+fn offer_schedules(builder: ToolbusBuilder, schedules: Schedules) -> ToolbusBuilder {
+    builder.guide(toolbus_schedule::guide()).remote_tools(move |registry, _| {
+        toolbus_schedule::register(registry, ScheduleDeps { schedules })
+    })
 }
 
 /// The same with large results kept apart, and with the tools that ask about them.

@@ -20,6 +20,7 @@ pub mod http_settings;
 mod month_counts;
 mod person;
 mod policy_reload;
+mod scheduled_turns;
 mod secret_input;
 mod service_follower;
 pub mod settings;

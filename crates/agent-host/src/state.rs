@@ -1,5 +1,6 @@
 //! State that outlives the process: where it is, and what is kept there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,25 +11,28 @@ use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
 use toolbus_memory::{MemoryConfig, MemorySweeper, Summaries, WorkingMemory};
 use toolbus_policy::LivePolicy;
+use toolbus_schedule::{ScheduleConfig, Schedules};
 use toolbus_store::{LazyStore, Location, LocationError, Migrations};
 use toolbus_vault::LazyVault;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::name::AgentName;
 
 use crate::month_counts::{self, MonthCounts};
+use crate::scheduled_turns::KeptZones;
 use crate::settings::Settings;
 
 /// How long summaries of skills are waited for that a model is writing.
 const SUMMARIES_GRACE: Duration = Duration::from_secs(3);
 
 /// The tables of all that is kept there.
-const MIGRATIONS: [Migrations; 8] = [
+const MIGRATIONS: [Migrations; 9] = [
     toolbus_agent::MIGRATIONS,
     toolbus_approvals::MIGRATIONS,
     toolbus_artifacts::MIGRATIONS,
     toolbus_audit::MIGRATIONS,
     toolbus_chain::MIGRATIONS,
     toolbus_memory::MIGRATIONS,
+    toolbus_schedule::MIGRATIONS,
     toolbus_vault::MIGRATIONS,
     month_counts::MIGRATIONS,
 ];
@@ -45,6 +49,8 @@ pub(crate) struct KeptState {
     pub(crate) memory: WorkingMemory,
     memory_sweeper: MemorySweeper,
     pub(crate) summaries: Summaries,
+    /// What the agent is to do later.
+    pub(crate) schedules: Schedules,
     /// Where there is a key for it.
     pub(crate) vault: Option<LazyVault>,
     months: MonthCounts,
@@ -108,6 +114,8 @@ impl KeptState {
         let sweeper = artifacts.clone().map(Sweeper::start);
         let memory = WorkingMemory::new(store.clone(), MemoryConfig::default());
         let memory_sweeper = MemorySweeper::start(memory.clone());
+        let zones = Arc::new(KeptZones::new(store.clone()));
+        let schedules = Schedules::new(store.clone(), ScheduleConfig::default(), zones);
         let months = MonthCounts::start(policy.clone(), store.clone()).await;
         Some(Self {
             store,
@@ -118,6 +126,7 @@ impl KeptState {
             memory,
             memory_sweeper,
             summaries: Summaries::default(),
+            schedules,
             vault,
             months,
         })

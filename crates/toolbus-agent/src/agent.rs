@@ -1,11 +1,13 @@
 //! What runs a session: it asks the model, makes the calls, and writes down what happens.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval_at};
@@ -33,7 +35,41 @@ use crate::spans::turn_span;
 
 /// An agent. Clones are the same.
 #[derive(Clone)]
-pub struct Agent(Arc<AgentDeps>);
+pub struct Agent(Arc<AgentDeps>, PeopleServed);
+
+/// How many turns of people are under way, by who they are.
+#[derive(Clone, Default)]
+struct PeopleServed(Arc<Mutex<HashMap<Principal, usize>>>);
+
+/// A turn of a person, for as long as this lives.
+struct Serving<'a> {
+    people: &'a PeopleServed,
+    principal: &'a Principal,
+}
+
+impl PeopleServed {
+    /// Counts the turn of a scope, where it is a person's.
+    fn begin<'a>(&'a self, scope: &'a Scope) -> Option<Serving<'a>> {
+        if scope.door != Door::Turn {
+            return None;
+        }
+        let principal = &scope.principal;
+        *self.0.lock().entry(principal.clone()).or_default() += 1;
+        Some(Serving { people: self, principal })
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let mut people = self.people.0.lock();
+        if let Some(turns) = people.get_mut(self.principal) {
+            *turns -= 1;
+            if *turns == 0 {
+                people.remove(self.principal);
+            }
+        }
+    }
+}
 
 /// What an agent works with.
 pub struct AgentDeps {
@@ -119,7 +155,13 @@ impl Agent {
     /// An agent that works with these.
     #[must_use]
     pub fn new(deps: AgentDeps) -> Self {
-        Self(Arc::new(deps))
+        Self(Arc::new(deps), PeopleServed::default())
+    }
+
+    /// Whether a turn of this principal is under way in this process that nobody scheduled.
+    #[must_use]
+    pub fn is_serving(&self, principal: &Principal) -> bool {
+        self.1.0.lock().contains_key(principal)
     }
 
     /// The sessions.
@@ -139,6 +181,7 @@ impl Agent {
         said: impl Into<Said>,
     ) -> Result<TurnReport, Error> {
         let said = said.into();
+        let _serving = self.1.begin(&context.scope);
         let turn = async {
             let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
             let mut turn = Turn::new(&self.0, &context, session);
@@ -182,10 +225,16 @@ impl Agent {
         recorded.map(|_| ())
     }
 
-    /// The scope of turns of an agent that a principal has in this session.
+    /// The scope of turns of an agent that a principal has in this session, by this door.
     #[must_use]
-    pub fn turn_scope(&self, agent: &AgentName, principal: Principal, session: SessionId) -> Scope {
-        let scope = Scope::new(Door::Turn, principal, agent.clone());
+    pub fn turn_scope(
+        &self,
+        door: Door,
+        agent: &AgentName,
+        principal: Principal,
+        session: SessionId,
+    ) -> Scope {
+        let scope = Scope::new(door, principal, agent.clone());
         self.0.invoker.begin_run(scope.with_session(Some(session)))
     }
 }

@@ -21,7 +21,7 @@ use toolbus_bus::{
 use toolbus_models::model::ModelEvent;
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::SessionId;
-use toolbus_tools::{Principal, Scope};
+use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::message::user::{
     AgentReply, ConversationHistoryRequest, ConversationHistoryResponse, ConversationTurn,
     UserFeedback, UserMessage,
@@ -175,7 +175,7 @@ impl Users {
         let agent = &self.deps.agent;
         let principal = Principal::claimed(&format!("{}/{}", envelope.source, said.user_id));
         let stop = CancellationToken::new();
-        let scope = agent.turn_scope(&self.deps.name, principal, session);
+        let scope = agent.turn_scope(Door::Turn, &self.deps.name, principal, session);
         let scope = Arc::new(Scope { cancelled: stop.clone(), ..scope });
         let line = match SessionRef::of(&scope) {
             Ok(session) => self.lines.of(session),

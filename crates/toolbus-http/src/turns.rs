@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_agent::{Said, TurnContext, TurnReport, sessions};
 use toolbus_bus::Asker;
 use toolbus_tools::id::SessionId;
-use toolbus_tools::{Principal, Scope};
+use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::envelope::new_id;
 
 use crate::Shared;
@@ -109,7 +109,8 @@ fn admit(
 }
 
 fn scope_of(shared: &Shared, client: Principal, session: &SessionId) -> Scope {
-    let scope = shared.deps.agent.turn_scope(&shared.deps.name, client, session.clone());
+    let scope =
+        shared.deps.agent.turn_scope(Door::Turn, &shared.deps.name, client, session.clone());
     Scope { cancelled: CancellationToken::new(), ..scope }
 }
 

@@ -104,7 +104,7 @@ impl OneShot {
 
     /// The scope of turns of the agent that a person has in this session.
     pub(super) fn turn_scope(&self, agent: &Agent, session: &SessionId) -> Scope {
-        agent.turn_scope(self.toolbus().name(), Principal::local(), session.clone())
+        agent.turn_scope(Door::Turn, self.toolbus().name(), Principal::local(), session.clone())
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.

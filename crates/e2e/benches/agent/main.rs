@@ -27,7 +27,7 @@ use toolbus_models::model::{Model, ModelEvent};
 use toolbus_store::{LazyStore, Location};
 use toolbus_tools::call::{Invocation, Output};
 use toolbus_tools::id::SessionId;
-use toolbus_tools::{Invoker, Principal, Registry, Scope, Tool};
+use toolbus_tools::{Door, Invoker, Principal, Registry, Scope, Tool};
 use toolbus_wire::name::AgentName;
 
 use model::{Instantly, Streaming};
@@ -120,7 +120,8 @@ impl Bench {
 
     fn scope(&self, session: &str) -> anyhow::Result<Arc<Scope>> {
         let session = SessionId::parse(session)?;
-        let scope = self.agent.turn_scope(&AgentName::standard(), Principal::local(), session);
+        let scope =
+            self.agent.turn_scope(Door::Turn, &AgentName::standard(), Principal::local(), session);
         Ok(Arc::new(scope))
     }
 

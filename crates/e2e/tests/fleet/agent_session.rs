@@ -34,6 +34,7 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
                  print(tools.get_from_working_memory(key='from-chain'))";
     let theirs = json!({"server_name": "clock", "command": clock.command,
                         "arguments": clock.args.join(" ")});
+    let later = json!({"name": "new-year", "cron": "0 0 1 1 *", "description": "Wish luck."});
     let marks = |tool: &str| json!({"server_name": "marks", "tool_name": tool, "arguments": {}});
     vec![
         vec![("list_tool_guides", json!({}))],
@@ -58,12 +59,15 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
         vec![("set_timezone", json!({"timezoneId": "Europe/Berlin"}))],
         vec![("save_skill", json!({"name": "tea", "content": "# Tea\n\nBoil water."}))],
         vec![("get_skill", json!({"name": "tea"})), ("list_skills", json!({}))],
-        vec![("delete_skill", json!({"name": "tea"}))],
+        vec![("delete_skill", json!({"name": "tea"})), ("schedule_task", later)],
         vec![script(rows)],
         vec![],
         vec![],
         vec![("tool_chain", json!({"code": chain}))],
-        vec![("search_known_services", json!({"query": "leave a mark"}))],
+        vec![
+            ("search_known_services", json!({"query": "leave a mark"})),
+            ("list_scheduled_tasks", json!({})),
+        ],
         vec![
             ("mcp_list_services", json!({})),
             ("mcp_get_service_details", json!({"server_name": "marks"})),
@@ -77,7 +81,10 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
             ),
         ],
         vec![("mcp_register_server", theirs)],
-        vec![("mcp_unregister_server", json!({"server_name": "clock"}))],
+        vec![
+            ("mcp_unregister_server", json!({"server_name": "clock"})),
+            ("cancel_scheduled_task", json!({"name": "new-year"})),
+        ],
         vec![
             ("list_working_memory", json!({})),
             ("list_rules", json!({})),
@@ -278,6 +285,7 @@ fn check_state(model: &Server, servers: &Servers) {
     told(22, 1, "10000");
     told(23, 0, "made by a chain");
     told(24, 0, "marks");
+    told(24, 1, "new-year");
     told(26, 0, "mark: done");
     told(26, 1, "credits");
     told(29, 0, "notes/plan");

@@ -21,11 +21,12 @@ use crate::support::{LIMIT, Servers};
 
 /// The guides of the fleet, as models are told of them.
 const INDEX: &str = "\
-Available tool guides (8):
+Available tool guides (9):
 - artifacts: Ask about a large result that you got by reference: head, grep, jq, SQL, slices
 - chains: Call many tools in one Python program, with loops and without reading each result
 - mcp: Reach external services through MCP servers: find, inspect and call their tools
 - memory: Remember facts, rules and the time zone of a person across sessions
+- scheduling: Do something later, or again and again, at the times of a cron expression
 - scripts: Run Python in an isolated sandbox: calculation, parsing, data work
 - service-search: Find the MCP server or agent for a task in one search
 - skills: Write down how something is done, and find it again in later sessions

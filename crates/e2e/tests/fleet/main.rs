@@ -27,6 +27,7 @@ mod policy;
 mod prying;
 mod reference;
 mod registered;
+mod schedules;
 mod stop;
 mod support;
 mod telemetry;

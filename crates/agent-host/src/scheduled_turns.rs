@@ -1,0 +1,82 @@
+//! Scheduled tasks: each occurrence is a turn of the agent, in a session of its own.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
+use toolbus_bus::Asker;
+use toolbus_memory::{MemoryOwner, Preferences};
+use toolbus_schedule::{Fire, RunEnd, RunTask, ScheduleOwner, ZoneUnreadable, Zones};
+use toolbus_store::LazyStore;
+use toolbus_tools::id::SessionId;
+use toolbus_tools::{Door, Scope};
+
+/// Runs tasks as turns.
+pub(crate) struct ScheduledTurns(pub(crate) Agent);
+
+impl RunTask for ScheduledTurns {
+    fn is_busy<'a>(&'a self, fire: &'a Fire) -> BoxFuture<'a, bool> {
+        let is_busy = self.0.is_serving(&fire.owner.principal);
+        Box::pin(std::future::ready(is_busy))
+    }
+
+    fn run(&self, fire: Fire, stop: CancellationToken) -> BoxFuture<'_, RunEnd> {
+        Box::pin(async move {
+            let session = match SessionId::parse(format!("schedule/{}", fire.id)) {
+                Ok(session) => session,
+                Err(error) => return RunEnd::Failed(error.to_string()),
+            };
+            let ScheduleOwner { agent, principal } = &fire.owner;
+            let scope = self.0.turn_scope(Door::Schedule, agent, principal.clone(), session);
+            let context = TurnContext {
+                scope: Arc::new(Scope { cancelled: stop, ..scope }),
+                asker: Asker::none(),
+                on_event: &|_| {},
+            };
+
+            let said = Said { text: text_of(&fire), id: Some(fire.id.clone()) };
+            match self.0.say(context, said).await.map(|report| report.end) {
+                Ok(TurnEnd::Answered { .. }) => RunEnd::Done,
+                Ok(TurnEnd::Failed { reason }) => RunEnd::Failed(reason),
+                Ok(TurnEnd::Cancelled) => RunEnd::Failed("it was stopped".to_owned()),
+                Err(error) => RunEnd::Failed(error.to_string()),
+            }
+        })
+    }
+}
+
+/// What the agent is told to do.
+fn text_of(fire: &Fire) -> String {
+    let missed = match fire.missed {
+        0 => String::new(),
+        1 => " It did not run the last time that it was due.".to_owned(),
+        times => format!(" It did not run the last {times} times that it was due."),
+    };
+    format!(
+        "[The scheduled task '{}' is due, and nobody is there to answer questions.{missed}]\n\n{}",
+        fire.name, fire.description
+    )
+}
+
+/// The zones that people have set with `set_timezone`.
+pub(crate) struct KeptZones(Preferences);
+
+impl KeptZones {
+    pub(crate) fn new(store: LazyStore) -> Self {
+        Self(Preferences::new(store))
+    }
+}
+
+impl Zones for KeptZones {
+    fn zone<'a>(
+        &'a self,
+        owner: &'a ScheduleOwner,
+    ) -> BoxFuture<'a, Result<Option<String>, ZoneUnreadable>> {
+        Box::pin(async move {
+            let scope = Scope::new(Door::Schedule, owner.principal.clone(), owner.agent.clone());
+            let zone = self.0.timezone(&MemoryOwner::of(&scope)).await;
+            zone.map_err(|error| ZoneUnreadable(error.to_string()))
+        })
+    }
+}
