@@ -406,13 +406,21 @@ async fn write_event(
     let now = transaction.now_ms().await?;
     let ended_ms = (state == ENDED).then_some(now);
     // Whoever tells what came before tells this, too.
-    sqlx::query("UPDATE a2a_asked SET state = $2, event = $3, ended_ms = $4 WHERE id = $1")
-        .bind(id)
-        .bind(state)
-        .bind(event)
-        .bind(ended_ms)
-        .execute(transaction.connection())
-        .await?;
+    let written = sqlx::query(
+        "UPDATE a2a_asked SET state = $2, event = $3, ended_ms = $4 WHERE id = $1 AND state = $5",
+    )
+    .bind(id)
+    .bind(state)
+    .bind(event)
+    .bind(ended_ms)
+    .bind(OPEN)
+    .execute(transaction.connection())
+    .await?;
+    // Another process may have ended it in the same moment.
+    if written.rows_affected() == 0 {
+        return Ok(Recorded::NotOpen);
+    }
+
     transaction.notify(CHANGES);
     Ok(Recorded::Yes)
 }

@@ -189,3 +189,6 @@ pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
     }
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,11 +111,12 @@ impl ReceivedTasks {
                 }
 
                 let now = transaction.now_ms().await?;
-                sqlx::query(
+                let inserted = sqlx::query(
                     "INSERT INTO a2a_tasks
                      (agent, caller, id, state, holder, lease_until_ms, begun, received_ms,
                       deadline_ms, reply_to, depth, request, context, answer_type, answer)
-                     VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9, $10, $11, $12, '', '')",
+                     VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9, $10, $11, $12, '', '')
+                     ON CONFLICT DO NOTHING",
                 )
                 .bind(this.agent.as_str())
                 .bind(new.key.caller)
@@ -131,7 +132,11 @@ impl ReceivedTasks {
                 .bind(new.context_id.map(|context| context.replace('\0', "\u{fffd}")))
                 .execute(transaction.connection())
                 .await?;
-                Ok(Begun::Ours)
+                // Another process may have written it in the same moment.
+                Ok(match inserted.rows_affected() {
+                    0 => Begun::UnderWay,
+                    _ => Begun::Ours,
+                })
             })
         });
         Ok(begun.await?)
@@ -271,10 +276,14 @@ impl ReceivedTasks {
                     }
                     None => {}
                 }
-                if !this.is_full(transaction).await? {
-                    this.insert_cancelled(transaction, key, cancelled).await?;
+                if this.is_full(transaction).await?
+                    || this.insert_cancelled(transaction, &key, cancelled).await?
+                {
+                    return Ok(CancelNoted::NotThere);
                 }
-                Ok(CancelNoted::NotThere)
+                // It has come in the same moment.
+                this.note_cancel(transaction, &key).await?;
+                Ok(CancelNoted::Stops)
             })
         });
         Ok(noted.await?)
@@ -302,26 +311,27 @@ impl ReceivedTasks {
     async fn insert_cancelled(
         &self,
         transaction: &mut Transaction,
-        key: TaskKey,
+        key: &TaskKey,
         cancelled: Answer,
-    ) -> Result<(), toolbus_store::Error> {
+    ) -> Result<bool, toolbus_store::Error> {
         let now = transaction.now_ms().await?;
-        sqlx::query(
+        let inserted = sqlx::query(
             "INSERT INTO a2a_tasks
              (agent, caller, id, state, holder, lease_until_ms, begun, received_ms, deadline_ms,
               cancel_ms, ended_ms, answered_ms, reply_to, depth, request, answer_type, answer)
-             VALUES ($1, $2, $3, $4, '', 0, 0, $5, $5, $5, $5, $5, '', 0, '', $6, $7)",
+             VALUES ($1, $2, $3, $4, '', 0, 0, $5, $5, $5, $5, $5, '', 0, '', $6, $7)
+             ON CONFLICT DO NOTHING",
         )
         .bind(self.agent.as_str())
-        .bind(key.caller)
-        .bind(key.id)
+        .bind(&key.caller)
+        .bind(&key.id)
         .bind(ENDED)
         .bind(now)
         .bind(cancelled.message_type)
         .bind(cancelled.body)
         .execute(transaction.connection())
         .await?;
-        Ok(())
+        Ok(inserted.rows_affected() > 0)
     }
 
     /// Takes up a task that a process has left which was lost, if there is one.
@@ -404,16 +414,21 @@ impl ReceivedTasks {
 
                 let Some(row) = row else { return Ok(None) };
                 let key = TaskKey { caller: row.try_get("caller")?, id: row.try_get("id")? };
-                sqlx::query(
+                let rows = sqlx::query(
                     "UPDATE a2a_tasks SET lease_until_ms = $4
-                     WHERE agent = $1 AND caller = $2 AND id = $3",
+                     WHERE agent = $1 AND caller = $2 AND id = $3 AND lease_until_ms <= $5",
                 )
                 .bind(this.agent.as_str())
                 .bind(&key.caller)
                 .bind(&key.id)
                 .bind(now.saturating_add(this.lease_ms))
+                .bind(now)
                 .execute(transaction.connection())
                 .await?;
+                if rows.rows_affected() == 0 {
+                    return Ok(None);
+                }
+
                 let (reply_to, answer) = (row.try_get("reply_to")?, Answer::read(&row)?);
                 Ok(Some(Unanswered { key, reply_to, answer }))
             })

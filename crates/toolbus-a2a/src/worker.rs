@@ -171,7 +171,7 @@ impl Inner {
         let envelope = Envelope { body: Default::default(), ..envelope };
 
         let Ok(_room) = self.room.acquire().await else { return Disposition::Ack };
-        match self.received.begin(&new).await {
+        match self.begin(&new).await {
             Ok(Begun::Ours) => self.work(new, envelope.trace, 1).await,
             Ok(Begun::UnderWay) => {
                 // Whoever had it may be lost.
@@ -189,6 +189,20 @@ impl Inner {
             }
         }
         Disposition::Ack
+    }
+
+    /// Writes a task down, again where the store fails: what is refused may be written all the same.
+    async fn begin(&self, new: &NewReceived) -> Result<Begun, Error> {
+        for _ in 1..KEEP_ATTEMPTS_MAX {
+            match self.received.begin(new).await {
+                Ok(begun) => return Ok(begun),
+                Err(error) => {
+                    tracing::debug!(error = error.as_dyn(), "could not keep a task yet");
+                }
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+        self.received.begin(new).await
     }
 
     /// What is asked for, where it can be done at all.
