@@ -276,6 +276,7 @@ impl ReceivedTasks {
                     }
                     None => {}
                 }
+
                 if this.is_full(transaction).await?
                     || this.insert_cancelled(transaction, &key, cancelled).await?
                 {

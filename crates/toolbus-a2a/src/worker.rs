@@ -191,7 +191,8 @@ impl Inner {
         Disposition::Ack
     }
 
-    /// Writes a task down, again where the store fails: what is refused may be written all the same.
+    /// Writes a task down, again where the store fails: what is refused may be written all the
+    /// same.
     async fn begin(&self, new: &NewReceived) -> Result<Begun, Error> {
         for _ in 1..KEEP_ATTEMPTS_MAX {
             match self.received.begin(new).await {

@@ -58,6 +58,8 @@ type Script = Box<dyn FnMut(&Asked) -> Reply + Send>;
 
 struct State {
     script: Script,
+    /// Whether requests without a body are hung up on.
+    wants_body: bool,
     asked: Vec<Asked>,
     /// How many connections were given up by the other side.
     hung_up: usize,
@@ -71,11 +73,21 @@ impl Server {
         Self::answering(move |_| script.pop_front().unwrap_or_else(over)).await
     }
 
-    /// Starts one that answers each request so.
+    /// Starts one that answers each request so. One without a body, such as for a list of models,
+    /// is hung up on.
     pub async fn answering(script: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
+        Self::listen(Box::new(script), true).await
+    }
+
+    /// The same, which answers requests without a body, too.
+    pub async fn answering_any(script: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
+        Self::listen(Box::new(script), false).await
+    }
+
+    async fn listen(script: Script, wants_body: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
-        let state = State { script: Box::new(script), asked: Vec::new(), hung_up: 0 };
+        let state = State { script, wants_body, asked: Vec::new(), hung_up: 0 };
         let state = Arc::new(Mutex::new(state));
         let mut tasks = JoinSet::new();
         let accepted = state.clone();
@@ -146,6 +158,9 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let Some(asked) = read_request(&mut stream).await else { return };
     let reply = {
         let mut state = state.lock();
+        if state.wants_body && asked.body.is_null() {
+            return;
+        }
         let reply = (state.script)(&asked);
         state.asked.push(asked);
         reply
