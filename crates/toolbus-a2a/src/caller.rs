@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_bus::{
     Consumer, Delivery, Disposition, Envelope, Flow, SubscribeError, Subscription, TopicPattern,
 };
+use toolbus_store::until_changed;
 use toolbus_wire::message::a2a::{
     AgentErrorCode, AgentTaskError, AgentTaskResult, AgentTaskStatusUpdate,
 };
@@ -265,16 +266,7 @@ impl Teller {
     }
 
     async fn pause(&mut self, wait: Duration) {
-        let changes = &mut self.changes;
-        let changed = async {
-            let is_open = match changes {
-                Some(changes) => changes.changed().await.is_ok(),
-                None => false,
-            };
-            if !is_open {
-                std::future::pending().await
-            }
-        };
+        let changed = until_changed(self.changes.as_mut());
         // Every arm only waits.
         tokio::select! {
             () = self.stop.cancelled() => {}

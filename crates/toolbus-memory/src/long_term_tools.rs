@@ -3,12 +3,13 @@
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_store::LazyStore;
+use toolbus_tools::arguments::text;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Executor, Guide, Tool};
 
-use crate::arguments::{self, text};
+use crate::arguments;
 use crate::long_term::{LongTermMemory, MEMORY_BYTES_MAX, Memory};
 use crate::rules::{Preferences, RULE_CHARS_MAX, Rules};
 use crate::{Error, MemoryOwner, texts};

@@ -3,11 +3,12 @@
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_store::LazyStore;
+use toolbus_tools::arguments::text;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Tool};
 
-use crate::arguments::{self, text};
+use crate::arguments;
 use crate::long_term_tools::with_change_annotations;
 use crate::skills::{SKILL_BYTES_MAX, SkillSummary, Skills};
 use crate::summaries::Summaries;

@@ -4,12 +4,13 @@
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use toolbus_tools::arguments::{number, text};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Door, Executor, Guide, Scope, Tool};
 
-use crate::arguments::{self, number, text};
+use crate::arguments;
 use crate::chunker::{end_of_units, utf16_len};
 use crate::config::ResultThreshold;
 use crate::namespace::{Namespace, Path};

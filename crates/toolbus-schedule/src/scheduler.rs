@@ -13,7 +13,7 @@ use futures_util::future::try_join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_store::{Error as StoreError, Lease};
+use toolbus_store::{Error as StoreError, Lease, until_changed};
 use toolbus_wire::name::AgentName;
 
 use crate::ledger::{Ledger, View};
@@ -129,16 +129,7 @@ impl Driver {
 
     /// Waits as long, or until something has changed.
     async fn pause(&mut self, wait: Duration) {
-        let changes = &mut self.changes;
-        let changed = async {
-            let is_open = match changes {
-                Some(changes) => changes.changed().await.is_ok(),
-                None => false,
-            };
-            if !is_open {
-                std::future::pending().await
-            }
-        };
+        let changed = until_changed(self.changes.as_mut());
         // Every arm only waits.
         tokio::select! {
             () = self.stop.cancelled() => {}

@@ -95,3 +95,14 @@ impl Changes {
         }
     }
 }
+
+/// Waits until what is watched has changed: for ever where nothing is, or the store was closed.
+pub async fn until_changed(changes: Option<&mut watch::Receiver<u64>>) {
+    let has_changed = match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => false,
+    };
+    if !has_changed {
+        std::future::pending().await
+    }
+}

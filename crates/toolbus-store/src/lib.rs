@@ -22,6 +22,7 @@ mod migrations;
 mod store;
 mod writer;
 
+pub use changes::until_changed;
 pub use error::Error;
 pub use lazy::LazyStore;
 pub use lease::Lease;

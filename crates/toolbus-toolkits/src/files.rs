@@ -25,12 +25,13 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use toolbus_query::Engine;
 use toolbus_query::question::{CONTEXT_LINES_MAX, Grep, GrepFiles};
+use toolbus_tools::arguments::{number, text};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
 use toolbus_tools::{Executor, Guide, Tool};
 
-use crate::arguments::{self, is_on, number, text};
+use crate::arguments::{self, is_on};
 use error::Error;
 use search::{GlobSearch, GrepSearch};
 pub use settings::{Access, FilesSettings};

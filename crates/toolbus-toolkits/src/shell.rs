@@ -20,13 +20,14 @@ use serde_json::{Map, Value, json};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_sandbox::{Config, Limits, Network, PackagesConfig, Sandbox, Unavailable, Workspace};
 use toolbus_scripts::runner::{Ending, Error, Run, Runner as _, Script};
+use toolbus_tools::arguments::text;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
 use toolbus_tools::{Executor, Guide, Tool};
 use toolbus_wire::ErrorCode;
 
-use crate::arguments::{self, text};
+use crate::arguments;
 use crate::files::Access;
 use bare::{BareCommand, BareShell};
 use output::CommandOutcome;

@@ -6,6 +6,7 @@
 //! through the same gates in the same order. Nothing else may run a tool. [`bus`] is both ends of a
 //! call that crosses the bus, and [`grant`] proves to the other end that the gates were passed.
 
+pub mod arguments;
 pub mod artifact;
 pub mod budget;
 pub mod bus;
