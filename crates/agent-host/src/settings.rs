@@ -158,17 +158,13 @@ impl ServiceSettings for Settings {
 /// What this program's own options set.
 pub(crate) fn of_arguments(arguments: &Arguments) -> Vec<Setting> {
     let file = arguments.mcp_config.as_ref().map(|path| path.to_string_lossy().into_owned());
-    let address = match &arguments.command {
-        Command::Serve(options) => options.mcp.clone(),
-        _ => None,
-    };
-    let http = match &arguments.command {
-        Command::Serve(options) => options.http.clone(),
-        _ => None,
+    let (mcp, http) = match &arguments.command {
+        Command::Serve(options) => (options.mcp.clone(), options.http.clone()),
+        _ => (None, None),
     };
     [
         file.map(|file| Setting::text("mcp.config", file, "--mcp-config")),
-        address.map(|address| Setting::text("mcp_face.address", address, "--mcp")),
+        mcp.map(|address| Setting::text("mcp_face.address", address, "--mcp")),
         http.map(|address| Setting::text("http.address", address, "--http")),
         arguments.trust_folder.then(|| Setting::json("trust_folder", true, "--trust-folder")),
     ]

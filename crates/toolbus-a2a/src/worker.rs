@@ -557,6 +557,7 @@ impl Inner {
         if !store.may_hold_something() || !self.received.has_open().await? {
             return Ok(IDLE_INTERVAL);
         }
+
         while let Some(left) = self.received.take_unanswered().await? {
             self.publish_answer(&left.key, &reply_topic(&left.reply_to), &left.answer, None).await;
         }

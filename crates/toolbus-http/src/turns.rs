@@ -203,6 +203,7 @@ async fn take_turn(
         }
     };
     tell(TurnMessage::Session { session: session.to_string() });
+
     let context = TurnContext {
         scope: Arc::clone(scope),
         asker: Asker::none(),

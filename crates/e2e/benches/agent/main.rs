@@ -188,6 +188,7 @@ async fn measure_tokens(report: &mut Report) -> anyhow::Result<()> {
                 }
             };
             bench.turn(&format!("session/{round}/{turn}"), &on_event).await?;
+
             let heard = heard.lock().take();
             let (Some(heard), Some(written)) = (heard, api.first_written()) else {
                 anyhow::bail!("no token came");
