@@ -81,7 +81,8 @@ pub(crate) fn open(
         sessions: Sessions::new(state.store().clone(), settings.agent.limits(), new_id()),
         context: ContextBuilder::new(system)
             .with_services(fleet.services().clone())
-            .with_definitions_max(definitions_max),
+            .with_definitions_max(definitions_max)
+            .into(),
     }))
 }
 

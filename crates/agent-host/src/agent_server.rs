@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join3;
-use toolbus_agent::{Agent, BusUsers, BusUsersDeps};
+use futures_util::future::join4;
+use toolbus_agent::{Agent, BusUsers, BusUsersDeps, UserReplies};
 use toolbus_bus::SubscribeError;
 use toolbus_config::ListenAddress;
 use toolbus_http::{ApiDeps, TurnApi};
@@ -15,6 +15,7 @@ use toolbus_wire::envelope::new_id;
 
 use crate::agent;
 use crate::fleet::Fleet;
+use crate::other_agents::Conversing;
 use crate::scheduled_turns::ScheduledTurns;
 use crate::settings::Settings;
 
@@ -22,7 +23,8 @@ use crate::settings::Settings;
 pub(crate) struct AgentServer {
     users: Option<BusUsers>,
     api: Option<(TurnApi, http::Server)>,
-    scheduler: Option<Scheduler>,
+    scheduler: Scheduler,
+    others: Option<Conversing>,
 }
 
 /// Why it does not.
@@ -31,8 +33,8 @@ pub(crate) enum Error {
     /// There is no agent.
     #[error(transparent)]
     Agent(#[from] agent::Error),
-    /// Users on the bus cannot be heard.
-    #[error("users on the bus cannot be heard")]
+    /// Users or other agents on the bus cannot be heard.
+    #[error("users and other agents on the bus cannot be heard")]
     Subscribe(#[from] SubscribeError),
     /// The port could not be opened.
     #[error("turns cannot be served at {address}")]
@@ -52,20 +54,29 @@ impl AgentServer {
 
         let agent = agent::open(settings, fleet, None)?;
         let api = Self::listen(settings, fleet, &agent).await?;
-        let scheduler = fleet.state().map(|state| {
-            Scheduler::start(SchedulerDeps {
-                schedules: state.schedules.clone(),
-                agent: fleet.toolbus().name().clone(),
-                holder: new_id(),
-                run: Arc::new(ScheduledTurns(agent.clone())),
-            })
-        });
+        let Some(state) = fleet.state() else { return Err(Error::Agent(agent::Error::NoState)) };
         // Nobody but this process is on an embedded bus.
+        let replies = (!fleet.is_embedded()).then(|| {
+            UserReplies::new(Arc::clone(fleet.toolbus().bus()), fleet.toolbus().name().clone())
+        });
+        let turns_max = usize::from(settings.agent.turns_max.get());
+        state.notices.tell_sessions_of(&agent, turns_max, replies.clone());
+        let run = ScheduledTurns { agent: agent.clone(), replies };
+        let scheduler = Scheduler::start(SchedulerDeps {
+            schedules: state.schedules.clone(),
+            agent: fleet.toolbus().name().clone(),
+            holder: new_id(),
+            run: Arc::new(run),
+        });
+        let others = match fleet.other_agents() {
+            Some(others) => Some(others.converse(&agent, state.store()).await?),
+            None => None,
+        };
         let users = match fleet.is_embedded() {
             true => None,
             false => Some(Self::hear(settings, fleet, agent).await?),
         };
-        Ok(Some(Self { users, api, scheduler }))
+        Ok(Some(Self { users, api, scheduler, others }))
     }
 
     async fn hear(
@@ -129,11 +140,11 @@ impl AgentServer {
                 server.close().await;
             }
         };
-        let scheduler = async {
-            if let Some(scheduler) = self.scheduler {
-                scheduler.close().await;
+        let others = async {
+            if let Some(others) = self.others {
+                others.close(grace).await;
             }
         };
-        join3(users, api, scheduler).await;
+        join4(users, api, self.scheduler.close(), others).await;
     }
 }

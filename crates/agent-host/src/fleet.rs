@@ -26,6 +26,7 @@ use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
 
+use crate::other_agents::OtherAgents;
 use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
 use crate::state::KeptState;
@@ -42,6 +43,8 @@ pub struct Fleet {
     state: Option<KeptState>,
     /// The services that can be searched for.
     services: KnownServices,
+    /// Those on the bus.
+    other_agents: Option<OtherAgents>,
     follower: ServiceFollower,
     /// How the memory of scripts is bounded that run in this process.
     scripts_memory: Option<&'static str>,
@@ -86,7 +89,7 @@ impl Fleet {
     ) -> Result<Self, Error> {
         let Membership { start, instance, concurrency } = membership;
         let policy = load_policy(settings)?;
-        let builder = Toolbus::builder().name(&settings.name).instance(instance);
+        let builder = Toolbus::builder().name(&settings.name).instance(instance.clone());
         let mut builder = builder.rule_book(&policy);
         if settings.direct_tools {
             builder = builder.direct_tools();
@@ -130,6 +133,7 @@ impl Fleet {
         }
 
         let mut scripts_memory = None;
+        let mut other_agents = None;
         let builder = if let Some(runner) = runner {
             // Where there is none the tool stays, and says why it does not work: a model that is
             // told can tell.
@@ -138,14 +142,31 @@ impl Fleet {
             embed_services(builder, settings, runner, vault)
         } else {
             let bus = join_bus(&settings.bus, context, start).await?;
+            if let (Some(state), Ok(name)) = (&state, AgentName::parse(&settings.name)) {
+                let member = (name, instance, concurrency.is_some());
+                other_agents = OtherAgents::of(settings, state, &bus, member);
+            }
+            if let Some(others) = &other_agents {
+                builder = others.offer(builder);
+            }
             builder.bus(bus).scripts(Scripts::remote().allowance(settings.scripts.allowance()))
         };
         let toolbus = builder.open().await?;
         if let Some(state) = &state {
             resume_later(&state.approvals, &toolbus);
         }
-        let follower = ServiceFollower::start(toolbus.directory(), services.clone());
-        Ok(Self { toolbus, policy, is_embedded, state, services, follower, scripts_memory })
+        let agents = other_agents.as_ref().map(|others| others.directory().clone());
+        let follower = ServiceFollower::start(toolbus.directory(), agents, services.clone());
+        Ok(Self {
+            toolbus,
+            policy,
+            is_embedded,
+            state,
+            services,
+            other_agents,
+            follower,
+            scripts_memory,
+        })
     }
 
     /// What outlives the process, where there is a place for it.
@@ -156,6 +177,11 @@ impl Fleet {
     /// The services that can be searched for.
     pub(crate) fn services(&self) -> &KnownServices {
         &self.services
+    }
+
+    /// The other agents on the bus, where they are wanted.
+    pub(crate) fn other_agents(&self) -> Option<&OtherAgents> {
+        self.other_agents.as_ref()
     }
 
     /// The agent and what it calls.

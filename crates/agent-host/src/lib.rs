@@ -3,9 +3,11 @@
 //! Without a broker it is the whole fleet in one process: the services of the other binaries,
 //! attached to the in-memory broker. With one it is a member of the fleet, and holds none of them.
 
+pub mod a2a_settings;
 mod agent;
 mod agent_server;
 pub mod agent_settings;
+mod agent_tasks;
 pub mod approval_settings;
 pub mod arguments;
 pub mod artifact_settings;
@@ -18,11 +20,13 @@ pub mod fleet;
 mod folder_trust;
 pub mod http_settings;
 mod month_counts;
+mod other_agents;
 mod person;
 mod policy_reload;
 mod scheduled_turns;
 mod secret_input;
 mod service_follower;
+mod session_notices;
 pub mod settings;
 mod state;
 mod terminal;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
+use toolbus_agent::{Agent, Notice, Said, SessionRef, TurnContext, TurnEnd, UserReplies};
 use toolbus_bus::Asker;
 use toolbus_memory::{MemoryOwner, Preferences};
 use toolbus_schedule::{Fire, RunEnd, RunTask, ScheduleOwner, ZoneUnreadable, Zones};
@@ -12,12 +12,16 @@ use toolbus_store::LazyStore;
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Scope};
 
-/// Runs tasks as turns.
-pub(crate) struct ScheduledTurns(pub(crate) Agent);
+/// Runs tasks as turns. The session that their owner has used last is told what came of each, and,
+/// where that is a user on the bus, so is the user.
+pub(crate) struct ScheduledTurns {
+    pub(crate) agent: Agent,
+    pub(crate) replies: Option<UserReplies>,
+}
 
 impl RunTask for ScheduledTurns {
     fn is_busy<'a>(&'a self, fire: &'a Fire) -> BoxFuture<'a, bool> {
-        let is_busy = self.0.is_serving(&fire.owner.principal);
+        let is_busy = self.agent.is_serving(&fire.owner.principal);
         Box::pin(std::future::ready(is_busy))
     }
 
@@ -28,7 +32,7 @@ impl RunTask for ScheduledTurns {
                 Err(error) => return RunEnd::Failed(error.to_string()),
             };
             let ScheduleOwner { agent, principal } = &fire.owner;
-            let scope = self.0.turn_scope(Door::Schedule, agent, principal.clone(), session);
+            let scope = self.agent.turn_scope(Door::Schedule, agent, principal.clone(), session);
             let context = TurnContext {
                 scope: Arc::new(Scope { cancelled: stop, ..scope }),
                 asker: Asker::none(),
@@ -36,13 +40,44 @@ impl RunTask for ScheduledTurns {
             };
 
             let said = Said { text: text_of(&fire), id: Some(fire.id.clone()) };
-            match self.0.say(context, said).await.map(|report| report.end) {
-                Ok(TurnEnd::Answered { .. }) => RunEnd::Done,
-                Ok(TurnEnd::Failed { reason }) => RunEnd::Failed(reason),
-                Ok(TurnEnd::Cancelled) => RunEnd::Failed("it was stopped".to_owned()),
-                Err(error) => RunEnd::Failed(error.to_string()),
+            let end = match self.agent.say(context, said).await {
+                Ok(report) => report.end,
+                Err(error) => return RunEnd::Failed(error.to_string()),
+            };
+            if let Err(error) = self.tell(&fire, &end).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, task = fire.name, "nobody is told of a scheduled task");
+            }
+            match end {
+                TurnEnd::Answered { .. } => RunEnd::Done,
+                TurnEnd::Failed { reason } => RunEnd::Failed(reason),
+                TurnEnd::Cancelled => RunEnd::Failed("it was stopped".to_owned()),
             }
         })
+    }
+}
+
+impl ScheduledTurns {
+    /// Tells the owner what came of a task.
+    async fn tell(&self, fire: &Fire, end: &TurnEnd) -> Result<(), toolbus_agent::sessions::Error> {
+        let came = match end {
+            TurnEnd::Answered { text, .. } if text.trim().is_empty() => return Ok(()),
+            TurnEnd::Answered { text, .. } => format!("has run, and you have said:]\n\n{text}"),
+            TurnEnd::Failed { reason } => format!("has failed: {reason}]"),
+            TurnEnd::Cancelled => return Ok(()),
+        };
+        let ScheduleOwner { agent, principal } = &fire.owner;
+        let Some(session) = self.agent.sessions().last_used(agent, principal).await? else {
+            return Ok(());
+        };
+        let at = SessionRef::new(agent, principal, session.clone());
+        let text = format!("[The scheduled task '{}' {came}", fire.name);
+        self.agent.note(&at, Notice { id: fire.id.clone(), text }).await?;
+
+        if let Some(replies) = &self.replies {
+            replies.tell(principal, &session, &fire.id, end.clone()).await;
+        }
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use toolbus_tools::grant::settings::GrantSettings;
 use toolbus_vault::settings::VaultSettings;
 use toolbus_wire::name::AgentName;
 
+use crate::a2a_settings::A2aSettings;
 use crate::agent_settings::AgentSettings;
 use crate::approval_settings::ApprovalSettings;
 use crate::arguments::{Arguments, Command};
@@ -66,6 +67,8 @@ pub struct Settings {
     pub models: ModelSettings,
     /// The agent: a model that calls tools until it has an answer.
     pub agent: AgentSettings,
+    /// Other agents on the bus: the agent knows them, gives them tasks, and does theirs.
+    pub a2a: A2aSettings,
     /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
     /// store.
     pub vault: VaultSettings,
@@ -104,6 +107,7 @@ impl Default for Settings {
             chains: ChainSettings::default(),
             models: ModelSettings::default(),
             agent: AgentSettings::default(),
+            a2a: A2aSettings::default(),
             vault: VaultSettings::default(),
             trust_folder: false,
             direct_tools: false,
@@ -131,6 +135,7 @@ impl toolbus_config::Settings for Settings {
         self.chains.check("chains", mistakes);
         self.models.check("models", mistakes);
         self.agent.check("agent", mistakes);
+        self.a2a.check("a2a", mistakes);
         self.vault.check(mistakes);
 
         match state::location(self) {

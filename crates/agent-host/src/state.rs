@@ -19,13 +19,15 @@ use toolbus_wire::name::AgentName;
 
 use crate::month_counts::{self, MonthCounts};
 use crate::scheduled_turns::KeptZones;
+use crate::session_notices::SessionNotices;
 use crate::settings::Settings;
 
 /// How long summaries of skills are waited for that a model is writing.
 const SUMMARIES_GRACE: Duration = Duration::from_secs(3);
 
 /// The tables of all that is kept there.
-const MIGRATIONS: [Migrations; 9] = [
+const MIGRATIONS: [Migrations; 10] = [
+    toolbus_a2a::MIGRATIONS,
     toolbus_agent::MIGRATIONS,
     toolbus_approvals::MIGRATIONS,
     toolbus_artifacts::MIGRATIONS,
@@ -51,6 +53,8 @@ pub(crate) struct KeptState {
     pub(crate) summaries: Summaries,
     /// What the agent is to do later.
     pub(crate) schedules: Schedules,
+    /// Tells sessions what happens beside them.
+    pub(crate) notices: SessionNotices,
     /// Where there is a key for it.
     pub(crate) vault: Option<LazyVault>,
     months: MonthCounts,
@@ -127,6 +131,7 @@ impl KeptState {
             memory_sweeper,
             summaries: Summaries::default(),
             schedules,
+            notices: SessionNotices::default(),
             vault,
             months,
         })
@@ -172,7 +177,7 @@ impl KeptState {
         let of_audit = self.audit.as_ref().map(|_| "audit log");
         let of_artifacts = self.artifacts.as_ref().map(|_| "artifacts");
         let others = [of_vault, of_audit, of_artifacts].into_iter().flatten();
-        ["approvals", "sessions", "memory"].into_iter().chain(others).collect()
+        ["approvals", "sessions", "memory", "schedules"].into_iter().chain(others).collect()
     }
 
     /// Ends what works with it, and closes it.

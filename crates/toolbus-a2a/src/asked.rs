@@ -13,7 +13,7 @@ use crate::{A2aConfig, Error, TaskOwner};
 const OPEN: &str = "open";
 const ENDED: &str = "ended";
 
-/// How long a process has to tell an event. Another tells it after that.
+/// How long a process keeps an event to itself that it is telling, without saying so again.
 pub(crate) const TELL_TTL_MS: i64 = 30_000;
 /// How long the process that has asked for a task is left alone with telling its end.
 const HANDOVER_GRACE_MS: i64 = 3_000;
@@ -308,6 +308,27 @@ impl AskedTasks {
             })
         });
         Ok(claimed.await?.map(|event| Claim { row: row.clone(), event }))
+    }
+
+    /// Keeps an event to this process for as long again. `false`: it is no longer this one's.
+    pub(crate) async fn renew_claim(&self, claim: &Claim) -> Result<bool, Error> {
+        let (id, teller) = (claim.row.id.clone(), self.instance.to_string());
+        let store = self.store.open().await?;
+        let renewed = store.write(move |transaction| {
+            Box::pin(async move {
+                let now = transaction.now_ms().await?;
+                let rows = sqlx::query(
+                    "UPDATE a2a_asked SET telling_until_ms = $3 WHERE id = $1 AND teller = $2",
+                )
+                .bind(id)
+                .bind(teller)
+                .bind(now.saturating_add(TELL_TTL_MS))
+                .execute(transaction.connection())
+                .await?;
+                Ok(rows.rows_affected() > 0)
+            })
+        });
+        Ok(renewed.await?)
     }
 
     /// Notes that an event was told, or lets it be told again.

@@ -38,8 +38,10 @@ const RESPONSES_MAX: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
 const STATUSES_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
 /// Events that are told at a time.
 const TELLING_MAX: usize = 16;
-/// How long it may take to tell one: less than it is kept from others.
-const TELL_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long it may take to tell one: a turn of an agent.
+const TELL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// How often it is said meanwhile that others are not to tell it.
+const TELL_RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to tell a status.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Until an event is told again that could not be taken: at first, and at most.
@@ -378,6 +380,7 @@ impl Telling {
         // Every arm only waits.
         let is_told = tokio::select! {
             told = self.tell(&claim) => told == Told::Taken,
+            () = self.keep(&claim) => false,
             () = tokio::time::sleep(TELL_TIMEOUT) => false,
             () = stopped => false,
         };
@@ -400,6 +403,21 @@ impl Telling {
         }
         self.under_way.lock().remove(id);
         self.asked.wake();
+    }
+
+    /// Keeps others from telling it. Ends when another does.
+    async fn keep(&self, claim: &Claim) {
+        loop {
+            tokio::time::sleep(TELL_RENEW_INTERVAL).await;
+            match self.asked.rows().renew_claim(claim).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let (error, task) = (error.as_dyn(), &claim.row.id);
+                    tracing::warn!(error, task, "what is told of a task may be told twice");
+                }
+            }
+        }
     }
 
     async fn tell(&self, claim: &Claim) -> Told {

@@ -4,9 +4,12 @@
 //! process hears every announcement, and in the store, so that it is not empty after a restart.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use toolbus_bus::Envelope;
 use toolbus_search::{Ability, Service, ServiceKind};
 use toolbus_store::LazyStore;
@@ -29,6 +32,8 @@ const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
 const WORD_BYTES_MAX: usize = 256;
 /// Most tags and most examples that are kept of a skill.
 const WORDS_MAX: usize = 16;
+/// How long agents may take to announce themselves that were asked to.
+const SETTLE_GRACE: Duration = Duration::from_secs(1);
 /// How old what is written of an agent may be that announces itself unchanged, in milliseconds.
 const REWRITE_INTERVAL_MS: i64 = 60_000;
 
@@ -42,6 +47,10 @@ struct Inner {
     config: Arc<A2aConfig>,
     /// By their names in lower case.
     agents: Mutex<BTreeMap<String, Entry>>,
+    /// Since when announcements are heard.
+    heard_since: OnceLock<Instant>,
+    /// Counts what was heard that was new.
+    changes: watch::Sender<u64>,
 }
 
 struct Entry {
@@ -118,7 +127,9 @@ impl Directory {
                 }
             }
         }
-        Self(Arc::new(Inner { store, agent, config, agents: Mutex::new(agents) }))
+        let (agents, heard_since) = (Mutex::new(agents), OnceLock::new());
+        let changes = watch::Sender::default();
+        Self(Arc::new(Inner { store, agent, config, agents, heard_since, changes }))
     }
 
     /// Reads what was known before, and forgets what is too old.
@@ -126,7 +137,7 @@ impl Directory {
     /// # Errors
     /// When the store cannot be read or written.
     pub async fn load(&self) -> Result<(), Error> {
-        let Inner { store, agent, config, agents } = &*self.0;
+        let Inner { store, agent, config, agents, .. } = &*self.0;
         if !store.may_hold_something() {
             return Ok(());
         }
@@ -174,6 +185,7 @@ impl Directory {
                 }
             }
         }
+        self.0.changes.send_modify(|changes| *changes += 1);
         Ok(())
     }
 
@@ -208,6 +220,9 @@ impl Directory {
         } else {
             self.put(card)?
         };
+        if !matches!(change, Change::Nothing) {
+            self.0.changes.send_modify(|changes| *changes += 1);
+        }
         if let Err(error) = self.write(change).await {
             tracing::warn!(error = error.as_dyn(), "could not keep what an agent says of itself");
         }
@@ -282,6 +297,24 @@ impl Directory {
             })
         });
         Ok(written.await?)
+    }
+
+    /// Is told when an agent says something new of itself, or goes.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// Notes that announcements are heard from now on, and that agents were asked for theirs.
+    pub(crate) fn begin_to_hear(&self) {
+        let _ = self.0.heard_since.set(Instant::now());
+    }
+
+    /// Waits, in the first second, until agents have had the time to announce themselves.
+    pub(crate) async fn until_settled(&self) {
+        if let Some(since) = self.0.heard_since.get() {
+            tokio::time::sleep_until(*since + SETTLE_GRACE).await;
+        }
     }
 
     /// The agents that are known, by name; those with this skill, by its id or name.

@@ -19,9 +19,10 @@ pub enum Told {
 
 /// Is told what happens to the tasks of an agent: the turn that waits, or the session's next one.
 pub trait OnTask: Send + Sync {
-    /// Takes an event. The end of a task may come again after a kill, and counts once by its id.
-    /// What becomes of one that is no [end](crate::TaskChange::is_end) does not matter, and it has
-    /// a second; an end has 20. A session that is gone takes everything.
+    /// Takes an event. The end of a task may come again after a kill, and counts once by its id. It
+    /// has half an hour, as long as a turn of an agent takes, and no other process tells it
+    /// meanwhile. What becomes of an event that is no [end](crate::TaskChange::is_end) does not
+    /// matter, and it has a second. A session that is gone takes everything.
     fn tell<'a>(&'a self, event: &'a TaskEvent) -> BoxFuture<'a, Told>;
 }
 

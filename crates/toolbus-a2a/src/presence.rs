@@ -11,17 +11,19 @@ use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, SubscribeError, Subscription,
     TopicPattern,
 };
-use toolbus_wire::message::a2a::AgentCard;
+use toolbus_wire::message::a2a::{AgentCard, AgentDiscoveryRequest};
 use toolbus_wire::name::{AgentName, InstanceId};
-use toolbus_wire::{queue, topic};
+use toolbus_wire::{message, queue, topic};
 
 use crate::publish::publish_notice;
 use crate::{A2aConfig, Directory};
 
+/// Announcements, and requests for them.
+const EVERYTHING: &str = "discovery.*";
 /// Announcements that are fetched ahead.
 const PREFETCH_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
 /// The shortest time between two announcements.
-const PACE_INTERVAL: Duration = Duration::from_secs(2);
+const PACE_INTERVAL: Duration = Duration::from_millis(500);
 /// Until an announcement is tried again that could not be made.
 const ANNOUNCE_BACKOFF: Duration = Duration::from_secs(5);
 /// How long a farewell may take.
@@ -60,7 +62,7 @@ impl Presence {
         }
 
         let name = queue::discovery(&deps.agent, &deps.instance);
-        let pattern = TopicPattern::from(topic::DISCOVERY_ANNOUNCE);
+        let pattern = TopicPattern::parse(EVERYTHING).expect("a pattern");
         let flow = Flow::Ordered { prefetch: PREFETCH_MAX };
         let directory = deps.directory.clone();
         let newcomer = Arc::new(Notify::new());
@@ -68,6 +70,10 @@ impl Presence {
         let handler = move |delivery| hear(directory.clone(), Arc::clone(&heard), delivery);
         let private = Subscription::private(name, pattern, flow);
         let consumer = deps.bus.subscribe(private, Arc::new(handler)).await?;
+        deps.directory.begin_to_hear();
+        let agent_name = deps.agent.to_string();
+        let request = Envelope::of(&AgentDiscoveryRequest { agent_name }, deps.agent.as_str());
+        publish_notice(&*deps.bus, &topic::DISCOVERY_REQUEST, request).await;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         if let Some(card) = deps.config.card.clone() {
@@ -87,6 +93,10 @@ impl Presence {
 }
 
 async fn hear(directory: Directory, newcomer: Arc<Notify>, delivery: Delivery) -> Disposition {
+    if message::is::<AgentDiscoveryRequest>(&delivery.envelope) {
+        newcomer.notify_one();
+        return Disposition::Ack;
+    }
     match directory.hear(&delivery.envelope).await {
         // It may have begun to listen after the last announcement.
         Ok(true) => newcomer.notify_one(),

@@ -116,6 +116,9 @@ impl Executor for A2aTool {
         Box::pin(async move {
             let name = text(&call.arguments, "agent_name");
             let directory = self.tasks.directory();
+            if directory.find(name).is_none() {
+                directory.until_settled().await;
+            }
             Ok(Output::text(match self.operation {
                 Operation::Invoke => self.invoke(&call).await?,
                 Operation::List => {

@@ -27,15 +27,19 @@ use tracing::Instrument as _;
 
 use crate::context::ContextBuilder;
 use crate::conversation::{Effect, Event, TurnEnd};
+use crate::notices::{Inbox, Notice, Noticed, Posted, TurnsUnderWay};
 use crate::sessions::{
     EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions,
 };
-
 use crate::spans::turn_span;
 
 /// An agent. Clones are the same.
 #[derive(Clone)]
-pub struct Agent(Arc<AgentDeps>, PeopleServed);
+pub struct Agent {
+    deps: Arc<AgentDeps>,
+    people: PeopleServed,
+    turns: TurnsUnderWay,
+}
 
 /// How many turns of people are under way, by who they are.
 #[derive(Clone, Default)]
@@ -80,7 +84,7 @@ pub struct AgentDeps {
     /// Keeps what was said.
     pub sessions: Sessions,
     /// Says what the model is told beside the session.
-    pub context: ContextBuilder,
+    pub context: Arc<ContextBuilder>,
 }
 
 /// What happens in a turn, for who looks on.
@@ -155,19 +159,38 @@ impl Agent {
     /// An agent that works with these.
     #[must_use]
     pub fn new(deps: AgentDeps) -> Self {
-        Self(Arc::new(deps), PeopleServed::default())
+        Self {
+            deps: Arc::new(deps),
+            people: PeopleServed::default(),
+            turns: TurnsUnderWay::default(),
+        }
+    }
+
+    /// The same agent, for which this model answers. Its turns are those of the same agent.
+    #[must_use]
+    pub fn with_model(&self, model: Arc<dyn Model>) -> Self {
+        let AgentDeps { invoker, model: _, sessions, context } = &*self.deps;
+        let (invoker, sessions) = (invoker.clone(), sessions.clone());
+        let deps = AgentDeps { invoker, model, sessions, context: Arc::clone(context) };
+        Self { deps: Arc::new(deps), ..self.clone() }
+    }
+
+    /// The model that answers.
+    #[must_use]
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.deps.model
     }
 
     /// Whether a turn of this principal is under way in this process that nobody scheduled.
     #[must_use]
     pub fn is_serving(&self, principal: &Principal) -> bool {
-        self.1.0.lock().contains_key(principal)
+        self.people.0.lock().contains_key(principal)
     }
 
     /// The sessions.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
-        &self.0.sessions
+        &self.deps.sessions
     }
 
     /// Says something in the session of a scope, and has the model answer. A turn that was
@@ -181,15 +204,70 @@ impl Agent {
         said: impl Into<Said>,
     ) -> Result<TurnReport, Error> {
         let said = said.into();
-        let _serving = self.1.begin(&context.scope);
+        let _serving = self.people.begin(&context.scope);
         let turn = async {
-            let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
-            let mut turn = Turn::new(&self.0, &context, session);
-            let report = turn.say(said).await;
-            turn.session.close().await;
+            let mut turn = self.open_turn(&context).await?;
+            let hint = self.deps.context.hint(&said.text);
+            let report = turn.say(said, hint).await;
+            turn.close().await;
             report
         };
         turn.instrument(turn_span(&context.scope)).await
+    }
+
+    /// Tells the session of a scope something that happened beside it, once: the turn that is under
+    /// way in this process, or else one that is begun for it.
+    ///
+    /// # Errors
+    /// As of [`say`](Agent::say).
+    pub async fn notify(&self, context: TurnContext<'_>, notice: Notice) -> Result<Noticed, Error> {
+        let at = SessionRef::of(&context.scope)?;
+        if self.turns.post(&at, notice.clone()).await {
+            return Ok(Noticed::InTurn);
+        }
+
+        let turn = async {
+            let mut turn = self.open_turn(&context).await?;
+            let Notice { id, text } = notice;
+            if turn.session.was_noticed(&id) {
+                turn.close().await;
+                return Ok(Noticed::InTurn);
+            }
+            let report = turn.say(Said { text, id: Some(id) }, None).await;
+            turn.close().await;
+            report.map(Noticed::Turn)
+        };
+        turn.instrument(turn_span(&context.scope)).await
+    }
+
+    /// Tells a session something without beginning a turn: what no turn takes that is under way in
+    /// this process is told in the next one.
+    ///
+    /// # Errors
+    /// As of [`say`](Agent::say).
+    pub async fn note(&self, at: &SessionRef, notice: Notice) -> Result<(), Error> {
+        if self.turns.post(at, notice.clone()).await {
+            return Ok(());
+        }
+        let mut session = self.deps.sessions.open(at).await?;
+        let Notice { id, text } = notice;
+        let recorded = match session.was_noticed(&id) {
+            true => Ok(Vec::new()),
+            false => session.record(Event::Noticed { id, text }).await,
+        };
+        session.close().await;
+        recorded.map(|_| ())
+    }
+
+    /// Tells the turn that is under way in a session in this process, if there is one. `false`:
+    /// there is none, or it takes no more notices.
+    pub async fn notify_turn(&self, at: &SessionRef, notice: Notice) -> bool {
+        self.turns.post(at, notice).await
+    }
+
+    /// Waits until a turn of the session is under way in this process.
+    pub async fn until_turn(&self, at: &SessionRef) {
+        self.turns.until_begun(at).await;
     }
 
     /// Brings the turn to its end that was interrupted in the session of a scope. `None`: there is
@@ -199,10 +277,9 @@ impl Agent {
     /// As of [`say`](Agent::say).
     pub async fn resume(&self, context: TurnContext<'_>) -> Result<Option<TurnReport>, Error> {
         let turn = async {
-            let session = self.0.sessions.open(&SessionRef::of(&context.scope)?).await?;
-            let mut turn = Turn::new(&self.0, &context, session);
+            let mut turn = self.open_turn(&context).await?;
             let report = turn.resume().await;
-            turn.session.close().await;
+            turn.close().await;
             report
         };
         turn.instrument(turn_span(&context.scope)).await
@@ -219,7 +296,7 @@ impl Agent {
         message: String,
         is_positive: bool,
     ) -> Result<(), Error> {
-        let mut session = self.0.sessions.open(at).await?;
+        let mut session = self.deps.sessions.open(at).await?;
         let recorded = session.record(Event::Rated { message, is_positive }).await;
         session.close().await;
         recorded.map(|_| ())
@@ -235,7 +312,15 @@ impl Agent {
         session: SessionId,
     ) -> Scope {
         let scope = Scope::new(door, principal, agent.clone());
-        self.0.invoker.begin_run(scope.with_session(Some(session)))
+        self.deps.invoker.begin_run(scope.with_session(Some(session)))
+    }
+
+    async fn open_turn<'a>(&'a self, context: &'a TurnContext<'a>) -> Result<Turn<'a>, Error> {
+        let at = SessionRef::of(&context.scope)?;
+        let session = self.deps.sessions.open(&at).await?;
+        let inbox = self.turns.begin(at);
+        let (usage, exhausted) = (TokenUsage::default(), None);
+        Ok(Turn { deps: &self.deps, context, session, inbox, usage, exhausted })
     }
 }
 
@@ -244,6 +329,7 @@ struct Turn<'a> {
     deps: &'a AgentDeps,
     context: &'a TurnContext<'a>,
     session: OpenSession,
+    inbox: Inbox,
     usage: TokenUsage,
     /// Why no more is asked of the model.
     exhausted: Option<String>,
@@ -263,12 +349,14 @@ struct CallEnd {
 }
 
 impl<'a> Turn<'a> {
-    fn new(deps: &'a AgentDeps, context: &'a TurnContext<'a>, session: OpenSession) -> Self {
-        let usage = TokenUsage::default();
-        Self { deps, context, session, usage, exhausted: None }
+    /// Lets the session go. Notices that come from here on are not this turn's.
+    async fn close(self) {
+        let Self { session, inbox, .. } = self;
+        drop(inbox);
+        session.close().await;
     }
 
-    async fn say(&mut self, said: Said) -> Result<TurnReport, Error> {
+    async fn say(&mut self, said: Said, hint: Option<String>) -> Result<TurnReport, Error> {
         let earlier = said.id.as_deref().and_then(|id| self.session.earlier_turn(id));
         if let Some(EarlierTurn::Ended(end)) = earlier {
             return Ok(TurnReport { end, usage: self.usage });
@@ -280,7 +368,6 @@ impl<'a> Turn<'a> {
 
         self.usage = TokenUsage::default();
         let Said { text, id } = said;
-        let hint = self.deps.context.hint(&text);
         let effects = self.session.record(Event::Said { text, hint, id }).await?;
         self.session.leave_with_turn();
         self.run(effects).await
@@ -346,11 +433,30 @@ impl<'a> Turn<'a> {
                     self.session.record(event).await?
                 }
                 () = self.context.scope.cancelled.cancelled() => self.session.record(Event::Cancelled).await?,
+                Some(posted) = self.inbox.next() => self.take_notice(posted).await?,
                 _ = renewing.tick() => {
                     self.session.renew().await?;
                     Vec::new()
                 }
             };
+        }
+    }
+
+    /// Writes a notice down, unless the session was told before or takes no more.
+    async fn take_notice(&mut self, posted: Posted) -> Result<Vec<Effect>, Error> {
+        let Posted { notice: Notice { id, text }, taken } = posted;
+        let recorded = match self.session.was_noticed(&id) {
+            true => Ok(Vec::new()),
+            false => self.session.record(Event::Noticed { id, text }).await,
+        };
+        match recorded {
+            Ok(effects) => {
+                // Who has told it may be gone.
+                let _ = taken.send(true);
+                Ok(effects)
+            }
+            Err(Error::OutOfTurn(_)) => Ok(Vec::new()),
+            Err(error) => Err(error),
         }
     }
 

@@ -21,6 +21,7 @@ use toolbus_bus::{
 use toolbus_models::model::ModelEvent;
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::SessionId;
+use toolbus_tools::scope::Proof;
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::message::user::{
     AgentReply, ConversationHistoryRequest, ConversationHistoryResponse, ConversationTurn,
@@ -31,7 +32,7 @@ use toolbus_wire::{Message, Topic, message, queue, topic};
 
 use crate::agent::{Agent, Said, TurnContext, TurnEvent, TurnReport};
 use crate::conversation::TurnEnd;
-use crate::sessions::{Error, Exchange, SessionRef, Side};
+use crate::sessions::{self, Error, Exchange, SessionRef, Side};
 
 /// How long a turn may take, with its wait for the turns before it: RabbitMQ closes the channel of
 /// a consumer that has not acknowledged a message after 30 minutes.
@@ -85,7 +86,8 @@ impl BusUsers {
     pub async fn start(deps: BusUsersDeps) -> Result<Self, SubscribeError> {
         let turns = Flow::Concurrent(deps.turns_max);
         let (bus, name) = (Arc::clone(&deps.bus), deps.name.clone());
-        let users = Arc::new(Users { deps, lines: SessionLines::default() });
+        let replies = UserReplies::new(Arc::clone(&bus), name.clone());
+        let users = Arc::new(Users { deps, replies, lines: SessionLines::default() });
 
         // Newer peers send each agent its own.
         let messages = [topic::USER_MESSAGE, topic::user_message_agent(&name)];
@@ -122,8 +124,16 @@ impl BusUsers {
     }
 }
 
+/// Tells users on the bus what the agent says. Clones are the same.
+#[derive(Clone)]
+pub struct UserReplies {
+    bus: Arc<dyn Bus>,
+    name: AgentName,
+}
+
 struct Users {
     deps: BusUsersDeps,
+    replies: UserReplies,
     lines: SessionLines,
 }
 
@@ -287,7 +297,8 @@ impl Users {
             Vec::new()
         });
         let response = ConversationHistoryResponse { turns: turns_of(exchanges) };
-        self.publish(reply_to, envelope.reply(&response, self.deps.name.as_str())).await;
+        let response = envelope.reply(&response, self.deps.name.as_str());
+        self.replies.publish(reply_to, response).await;
         Disposition::Ack
     }
 
@@ -299,28 +310,51 @@ impl Users {
     }
 
     async fn reply(&self, to: &Envelope, session: &str, content: String, is_final: bool) {
-        let reply = AgentReply {
+        let reply = self.replies.message(session, content, is_final);
+        let mut envelope = to.reply(&reply, self.deps.name.as_str());
+        if is_final {
+            envelope.message_id = reply_id(&to.message_id);
+        }
+        let topic = to.reply_to.clone().unwrap_or(topic::USER_RESPONSE);
+        self.replies.publish(&topic, envelope).await;
+    }
+}
+
+impl UserReplies {
+    /// Replies of the agent of this name.
+    #[must_use]
+    pub fn new(bus: Arc<dyn Bus>, name: AgentName) -> Self {
+        Self { bus, name }
+    }
+
+    /// Tells how a turn ended that began by itself, under this id, in a session of this principal.
+    /// Nobody is told where that is no user on the bus, or the session is none of theirs.
+    pub async fn tell(&self, principal: &Principal, session: &SessionId, id: &str, end: TurnEnd) {
+        let is_user = principal.proof == Proof::Claimed && principal.name.contains('/');
+        if !is_user || sessions::is_inner(session) {
+            return;
+        }
+        let reply = self.message(session.as_str(), text_of(end), true);
+        let mut envelope = Envelope::of(&reply, self.name.as_str());
+        envelope.message_id = reply_id(id);
+        self.publish(&topic::USER_RESPONSE, envelope).await;
+    }
+
+    fn message(&self, session: &str, content: String, is_final: bool) -> AgentReply {
+        AgentReply {
             content,
             session_id: session.to_owned(),
-            agent_name: self.deps.name.to_string(),
+            agent_name: self.name.to_string(),
             is_final,
             structured_data: None,
             content_type: None,
-        };
-        let mut envelope = to.reply(&reply, self.deps.name.as_str());
-        if is_final {
-            // The same when it has to be sent again.
-            let digest = sha256_hex(&format!("{}\nreply", to.message_id));
-            digest[..32].clone_into(&mut envelope.message_id);
         }
-        let topic = to.reply_to.clone().unwrap_or(topic::USER_RESPONSE);
-        self.publish(&topic, envelope).await;
     }
 
     /// Publishes what a user waits for, again where an outage may have swallowed it.
     async fn publish(&self, topic: &Topic, envelope: Envelope) {
         for attempt in 1.. {
-            match self.deps.bus.publish(topic, envelope.clone()).await {
+            match self.bus.publish(topic, envelope.clone()).await {
                 Ok(()) => return,
                 Err(PublishError::Unroutable(topic)) => {
                     tracing::info!(%topic, "a user who was answered is gone");
@@ -383,15 +417,29 @@ fn users_of(envelope: &Envelope) -> String {
     format!("{}/", envelope.source)
 }
 
-/// The text of an answer.
-fn answer_of(report: Result<TurnReport, Error>) -> String {
-    match report.map(|report| report.end) {
-        Ok(TurnEnd::Answered { text, limit: None }) => text,
-        Ok(TurnEnd::Answered { text, limit: Some(limit) }) => {
+/// The id of the reply to a message: the same when it has to be sent again.
+fn reply_id(message: &str) -> String {
+    let mut digest = sha256_hex(&format!("{message}\nreply"));
+    digest.truncate(32);
+    digest
+}
+
+/// What a user is told of a turn.
+fn text_of(end: TurnEnd) -> String {
+    match end {
+        TurnEnd::Answered { text, limit: None } => text,
+        TurnEnd::Answered { text, limit: Some(limit) } => {
             format!("{text}\n\n[{}]", limit.explanation())
         }
-        Ok(TurnEnd::Failed { reason }) => format!("Error: {reason}"),
-        Ok(TurnEnd::Cancelled) => "Error: the turn was cancelled".to_owned(),
+        TurnEnd::Failed { reason } => format!("Error: {reason}"),
+        TurnEnd::Cancelled => "Error: the turn was cancelled".to_owned(),
+    }
+}
+
+/// The text of an answer.
+fn answer_of(report: Result<TurnReport, Error>) -> String {
+    match report {
+        Ok(report) => text_of(report.end),
         Err(error) => {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "a turn cannot be had");

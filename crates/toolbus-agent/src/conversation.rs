@@ -31,6 +31,8 @@ pub struct TurnLimits {
     pub continuations_max: u32,
     /// How often the session is made shorter for a model that cannot read all of it.
     pub trims_max: u32,
+    /// Notices that a turn takes, and as many between two turns.
+    pub notices_max: usize,
 }
 
 impl Default for TurnLimits {
@@ -41,6 +43,7 @@ impl Default for TurnLimits {
             calls_max: 64,
             continuations_max: 3,
             trims_max: 8,
+            notices_max: 32,
         }
     }
 }
@@ -59,6 +62,14 @@ pub enum Event {
         /// The id of what is said, where it may come twice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
+    },
+    /// Something happened beside the session. The model is told when it is asked next: before the
+    /// turn ends, or in the next one.
+    Noticed {
+        /// The id of the notice.
+        id: String,
+        /// What the model is told.
+        text: String,
     },
     /// A user says what they think of an answer. The model is told when it is asked next.
     Rated {
@@ -172,6 +183,8 @@ pub struct Conversation {
     turn: Option<Turn>,
     /// Whether the last answer was of use, where the user said so and the model was not told yet.
     rating: Option<bool>,
+    /// What the model is to be told when it is asked next.
+    notices: Vec<String>,
     limits: TurnLimits,
 }
 
@@ -187,6 +200,8 @@ struct Turn {
     said: String,
     /// The calls that are under way. `None`: the model is asked.
     calls: Option<Vec<PendingCall>>,
+    /// How many notices there were.
+    noticed: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -236,6 +251,7 @@ impl Conversation {
     pub fn apply(&mut self, event: Event) -> Result<Vec<Effect>, OutOfTurn> {
         match event {
             Event::Said { text, hint, id: _ } => self.begin(text, hint),
+            Event::Noticed { id: _, text } => self.notice(text),
             Event::Rated { message: _, is_positive } => {
                 self.rating = Some(is_positive);
                 Ok(Vec::new())
@@ -267,9 +283,22 @@ impl Conversation {
         if let Some(text) = hint {
             self.history.push(Message::User { text });
         }
+        self.tell_notices();
 
         self.turn = Some(Turn::default());
         Ok(vec![Effect::Ask { with_tools: true }])
+    }
+
+    fn notice(&mut self, text: String) -> Result<Vec<Effect>, OutOfTurn> {
+        let noticed = self.turn.as_ref().map_or(self.notices.len(), |turn| turn.noticed);
+        if noticed >= self.limits.notices_max {
+            return Err(OutOfTurn::Busy);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.noticed += 1;
+        }
+        self.notices.push(text);
+        Ok(Vec::new())
     }
 
     fn answered(&mut self, completion: Completion) -> Result<Vec<Effect>, OutOfTurn> {
@@ -291,6 +320,16 @@ impl Conversation {
             turn.continuations += 1;
             let with_tools = turn.limit.is_none();
             self.tell(CUT_OFF);
+            return Ok(vec![Effect::Ask { with_tools }]);
+        }
+
+        if !self.notices.is_empty() {
+            // The answer was given without knowing them.
+            if !turn.said.is_empty() {
+                turn.said.push_str("\n\n");
+            }
+            let with_tools = turn.limit.is_none();
+            self.tell_notices();
             return Ok(vec![Effect::Ask { with_tools }]);
         }
 
@@ -367,6 +406,7 @@ impl Conversation {
         };
         let limit = turn.limit;
         self.history.push(Message::Results { results });
+        self.tell_notices();
         match limit {
             Some(TurnLimit::Timeouts) => self.tell(ALL_TIMED_OUT),
             Some(_) => self.tell(OUT_OF_ROUNDS),
@@ -406,8 +446,17 @@ impl Conversation {
     }
 
     fn end(&mut self, end: TurnEnd) -> Vec<Effect> {
+        // What came too late for this turn is read in the next one.
+        self.tell_notices();
         self.turn = None;
         vec![Effect::End(end)]
+    }
+
+    /// Tells the model the notices that wait.
+    fn tell_notices(&mut self) {
+        for text in std::mem::take(&mut self.notices) {
+            self.history.push(Message::User { text });
+        }
     }
 
     /// Says something to the model that no user has said.

@@ -13,10 +13,12 @@ pub mod spans;
 
 mod bus_users;
 mod history;
+mod notices;
 mod tool_lists;
 
 pub use agent::{Agent, AgentDeps, Said, TurnContext, TurnEvent, TurnReport};
-pub use bus_users::{BusUsers, BusUsersDeps, bus_users_bytes_max};
+pub use bus_users::{BusUsers, BusUsersDeps, UserReplies, bus_users_bytes_max};
 pub use context::ContextBuilder;
 pub use conversation::{Conversation, Effect, Event, TurnEnd, TurnLimit, TurnLimits};
+pub use notices::{Notice, Noticed};
 pub use sessions::{Exchange, MIGRATIONS, OpenSession, SessionInfo, SessionRef, Sessions, Side};

@@ -58,7 +58,10 @@ pub(crate) const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(3);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
 /// How often it is asked for.
 const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// Ids of what was said that are remembered of a session: more than may come again.
+/// What sessions begin with that nobody talks in: those of scheduled tasks, subagents and other
+/// agents.
+const INNER_SESSIONS: [&str; 3] = ["schedule/", "subagent/", "a2a/"];
+/// Ids of what was said, and of notices, that are remembered of a session: more than may come again.
 const SAID_MAX: usize = 64;
 /// Most characters of a title: the beginning of what was said first.
 const TITLE_CHARACTERS_MAX: usize = 80;
@@ -174,12 +177,15 @@ struct Written {
     said: VecDeque<(String, Option<TurnEnd>)>,
     /// Whether the turn that is under way is that of the last id.
     of_last_said: bool,
+    /// The ids of notices.
+    noticed: VecDeque<String>,
 }
 
 /// What of an event is remembered.
 enum Mark {
     Answer,
     Said(Option<String>),
+    Noticed(String),
     Nothing,
 }
 
@@ -188,6 +194,7 @@ impl Mark {
         match event {
             Event::Answered { .. } => Self::Answer,
             Event::Said { id, .. } => Self::Said(id.clone()),
+            Event::Noticed { id, .. } => Self::Noticed(id.clone()),
             _ => Self::Nothing,
         }
     }
@@ -204,6 +211,12 @@ impl Written {
                 self.said.extend(id.map(|id| (id, None)));
                 if self.said.len() > SAID_MAX {
                     self.said.pop_front();
+                }
+            }
+            Mark::Noticed(id) => {
+                self.noticed.push_back(id);
+                if self.noticed.len() > SAID_MAX {
+                    self.noticed.pop_front();
                 }
             }
             Mark::Nothing => {}
@@ -230,6 +243,12 @@ pub(crate) enum EarlierTurn {
 }
 
 impl SessionRef {
+    /// The session of this name that a principal has with an agent.
+    #[must_use]
+    pub fn new(agent: &AgentName, principal: &Principal, session: SessionId) -> Self {
+        Self { owner: owner_text(agent, principal), session }
+    }
+
     /// The session of a scope.
     ///
     /// # Errors
@@ -382,6 +401,34 @@ impl Sessions {
         Ok(Some(SessionRef { owner, session: session.clone() }))
     }
 
+    /// The session that a principal has talked in with an agent last, if there is any.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn last_used(
+        &self,
+        agent: &AgentName,
+        principal: &Principal,
+    ) -> Result<Option<SessionId>, Error> {
+        let [schedules, subagents, agents] =
+            INNER_SESSIONS.map(|beginning| format!("{beginning}%"));
+        let found: Option<String> = sqlx::query_scalar(
+            "SELECT session FROM agent_sessions
+             WHERE owner = $1 AND session NOT LIKE $2 AND session NOT LIKE $3
+                   AND session NOT LIKE $4
+             ORDER BY changed_ms DESC LIMIT 1",
+        )
+        .bind(owner_text(agent, principal))
+        .bind(schedules)
+        .bind(subagents)
+        .bind(agents)
+        .fetch_optional(self.store.open().await?.readers())
+        .await
+        .map_err(toolbus_store::Error::from)?;
+        // It was one when it was written.
+        Ok(found.and_then(|session| SessionId::parse(session).ok()))
+    }
+
     /// The sessions of a principal with an agent, the last used first.
     ///
     /// # Errors
@@ -476,6 +523,11 @@ impl OpenSession {
         Some(end.clone().map_or(EarlierTurn::UnderWay, EarlierTurn::Ended))
     }
 
+    /// Whether a notice of this id was written down before, as far as it is remembered.
+    pub(crate) fn was_noticed(&self, id: &str) -> bool {
+        self.written.noticed.iter().any(|noticed| noticed == id)
+    }
+
     /// Says that this process still has the session.
     ///
     /// # Errors
@@ -543,6 +595,11 @@ impl EventWrite {
         .await?;
         Ok(())
     }
+}
+
+/// Whether nobody talks in a session.
+pub(crate) fn is_inner(session: &SessionId) -> bool {
+    INNER_SESSIONS.iter().any(|beginning| session.as_str().starts_with(beginning))
 }
 
 /// The beginning of what was said, on one line.

@@ -97,7 +97,7 @@ impl Bench {
             invoker: Invoker::new(Arc::new(registry)),
             model: Arc::clone(&script) as Arc<dyn Model>,
             sessions: Sessions::new(store, TurnLimits::default(), "bench"),
-            context: ContextBuilder::new("You are a test."),
+            context: ContextBuilder::new("You are a test.").into(),
         });
         let tokens = tokens.iter().map(|(name, token)| ((*name).to_owned(), (*token).to_owned()));
         let settings = ApiSettings { tokens: tokens.collect(), ..ApiSettings::default() };

@@ -10,8 +10,8 @@ use toolbus_tools::Scope;
 use toolbus_tools::id::SessionId;
 use toolbus_wire::envelope::new_id;
 
-use super::misuse;
 use super::one_shot::OneShot;
+use super::{LEAVE_TIMEOUT, misuse};
 use crate::agent;
 use crate::arguments::Ask;
 use crate::settings::Settings;
@@ -43,6 +43,7 @@ pub(super) async fn run(
             return Ok(misuse(toolbus_config::on_one_line(&error)));
         }
     };
+    let conversing = one_shot.converse(&agent).await?;
     // Its tools are those that there are now, and servers take a moment.
     one_shot.wait_for_servers().await;
 
@@ -74,6 +75,9 @@ pub(super) async fn run(
             Exit::FAILURE
         }
     };
+    if let Some(conversing) = conversing {
+        conversing.close(LEAVE_TIMEOUT).await;
+    }
     one_shot.stop().await;
     Ok(exit)
 }

@@ -14,8 +14,8 @@ use toolbus_tools::Scope;
 use toolbus_tools::id::SessionId;
 
 use super::ask::new_session;
-use super::misuse;
 use super::one_shot::OneShot;
+use super::{LEAVE_TIMEOUT, misuse};
 use crate::agent;
 use crate::arguments::{Chat, parse_session};
 use crate::settings::Settings;
@@ -55,6 +55,7 @@ pub(super) async fn run(
         }
     };
 
+    let conversing = one_shot.converse(&agent).await?;
     let session = options.session.clone().unwrap_or_else(new_session);
     let mut chat = Conversation {
         one_shot: &one_shot,
@@ -65,6 +66,9 @@ pub(super) async fn run(
     };
     let stop = context.shutdown.requested();
     let talking = stop.run_until_cancelled(chat.talk()).await;
+    if let Some(conversing) = conversing {
+        conversing.close(LEAVE_TIMEOUT).await;
+    }
     one_shot.stop().await;
     match talking {
         Some(talked) => talked.map(|()| Exit::SUCCESS),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use toolbus::{InstanceId, Toolbus};
 use toolbus_agent::Agent;
 use toolbus_approvals::ApprovalStore;
+use toolbus_bus::SubscribeError;
 use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
@@ -21,6 +22,7 @@ use toolbus_wire::ErrorCode;
 
 use super::LEAVE_TIMEOUT;
 use crate::fleet::{self, Fleet, Membership};
+use crate::other_agents::Conversing;
 use crate::settings::Settings;
 
 /// How long to wait for tools and servers that have yet to be announced.
@@ -105,6 +107,19 @@ impl OneShot {
     /// The scope of turns of the agent that a person has in this session.
     pub(super) fn turn_scope(&self, agent: &Agent, session: &SessionId) -> Scope {
         agent.turn_scope(Door::Turn, self.toolbus().name(), Principal::local(), session.clone())
+    }
+
+    /// Has the turns of this agent told what happens beside them, such as results of other agents.
+    pub(super) async fn converse(
+        &self,
+        agent: &Agent,
+    ) -> Result<Option<Conversing>, SubscribeError> {
+        let Some(state) = self.fleet.state() else { return Ok(None) };
+        state.notices.tell_turns_of(agent);
+        match self.fleet.other_agents() {
+            Some(others) => others.converse(agent, state.store()).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.

@@ -69,6 +69,7 @@ pub(super) fn lines_of(events: &[Event]) -> Vec<String> {
     for event in events {
         match event {
             Event::Said { text, .. } => lines.push(format!("> {text}")),
+            Event::Noticed { text, .. } => lines.push(text.clone()),
             Event::Rated { is_positive, .. } => {
                 let how = if *is_positive { "helpful" } else { "not helpful" };
                 lines.push(format!("[the user marked the answer as {how}]"));

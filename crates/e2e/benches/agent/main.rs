@@ -113,7 +113,7 @@ impl Bench {
             invoker: Invoker::new(Arc::new(registry)),
             model,
             sessions: Sessions::new(store, TurnLimits::default(), "bench"),
-            context: ContextBuilder::new("You are measured.").with_definitions_max(1 << 20),
+            context: ContextBuilder::new("You are measured.").with_definitions_max(1 << 20).into(),
         });
         Ok(Self { agent, _folder: folder })
     }

@@ -35,6 +35,7 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
     let theirs = json!({"server_name": "clock", "command": clock.command,
                         "arguments": clock.args.join(" ")});
     let later = json!({"name": "new-year", "cron": "0 0 1 1 *", "description": "Wish luck."});
+    let nobody = json!({"agent_name": "nobody", "skill": "sums", "message": "Add."});
     let marks = |tool: &str| json!({"server_name": "marks", "tool_name": tool, "arguments": {}});
     vec![
         vec![("list_tool_guides", json!({}))],
@@ -67,6 +68,9 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
         vec![
             ("search_known_services", json!({"query": "leave a mark"})),
             ("list_scheduled_tasks", json!({})),
+            ("list_known_agents", json!({})),
+            ("get_agent_details", json!({"agent_name": "nobody"})),
+            ("invoke_agent", nobody),
         ],
         vec![
             ("mcp_list_services", json!({})),
@@ -211,7 +215,8 @@ async fn thirty_turns_use_every_tool_and_outlive_their_processes() {
     let mut manager = scripts(&bus).await;
     let mut bridge = start_bridge().await;
     let mut agent = start_agent(&bus, folder.path()).await;
-    let user = Stranger::new(&vhost, &[]).await;
+    // An agent that takes tasks and does none.
+    let user = Stranger::new(&vhost, &["agent.task.nobody"]).await;
 
     let mut answers = Vec::new();
     for turn in 0..all.len() {

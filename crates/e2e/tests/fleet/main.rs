@@ -22,6 +22,7 @@ mod embedded;
 mod face;
 mod grants;
 mod guides;
+mod other_agents;
 mod others;
 mod policy;
 mod prying;

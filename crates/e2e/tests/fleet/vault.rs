@@ -397,11 +397,11 @@ async fn a_service_says_where_it_keeps_credentials() {
     let status: Value = serde_json::from_str(&status).unwrap();
     assert_eq!(
         status["details"]["state"]["keeps"],
-        json!(["approvals", "sessions", "memory", "credentials", "artifacts"])
+        json!(["approvals", "sessions", "memory", "schedules", "credentials", "artifacts"])
     );
     let log = service.process().logs();
     assert!(
-        log.contains("approvals, sessions, memory, credentials and artifacts are kept here"),
+        log.contains("approvals, sessions, memory, schedules, credentials and artifacts are kept here"),
         "{log}"
     );
     assert!(!kept.store().exists());

@@ -92,6 +92,41 @@ fn a_hint_stands_behind_what_was_said() {
 }
 
 #[test]
+fn a_notice_is_told_when_the_model_is_asked_next() {
+    let notice = |text: &str| Event::Noticed { id: text.to_owned(), text: text.to_owned() };
+    let mut session = Conversation::new(TurnLimits { notices_max: 3, ..TurnLimits::default() });
+    session.apply(said("hello")).unwrap();
+
+    // While calls are under way, right behind their results.
+    session.apply(answer("", &["a"], StopReason::ToolCalls)).unwrap();
+    assert_eq!(session.apply(notice("1")), Ok(vec![]));
+    assert_eq!(session.apply(ended("a", "x")), Ok(vec![ASK]));
+    assert_eq!(last_said(&session), "1");
+    // While the model answers: its answer was given without knowing it.
+    assert_eq!(session.apply(notice("2")), Ok(vec![]));
+    assert_eq!(session.apply(answer("one", &[], StopReason::End)), Ok(vec![ASK]));
+    assert_eq!(last_said(&session), "2");
+    let effects = session.apply(answer("two", &[], StopReason::End));
+    assert_eq!(effects, Ok(vec![end("one\n\ntwo", None)]));
+
+    // Between turns, with what is said next.
+    for text in ["4", "5", "6"] {
+        assert_eq!(session.apply(notice(text)), Ok(vec![]));
+    }
+    assert_eq!(session.apply(notice("7")), Err(OutOfTurn::Busy), "as many as wait");
+    session.apply(said("more")).unwrap();
+    assert_eq!(last_said(&session), "6");
+
+    for text in ["8", "9", "10"] {
+        assert_eq!(session.apply(notice(text)), Ok(vec![]));
+    }
+    assert_eq!(session.apply(notice("11")), Err(OutOfTurn::Busy), "as many as a turn takes");
+    // What comes too late for a turn is kept for the next one.
+    session.apply(Event::Cancelled).unwrap();
+    assert_eq!(last_said(&session), "10");
+}
+
+#[test]
 fn a_turn_has_so_many_rounds_of_calls() {
     let mut session = Conversation::new(TurnLimits::default());
     session.apply(said("hello")).unwrap();
@@ -214,6 +249,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => ids.prop_map(timed_out),
         1 => Just(Event::TooLong),
         1 => Just(Event::Cancelled),
+        2 => Just(Event::Noticed { id: "n".to_owned(), text: "look".to_owned() }),
         1 => Just(Event::ModelFailed { reason: "gone".to_owned(), said: "half".to_owned() }),
     ];
     proptest::collection::vec(event, 0..80)
@@ -241,6 +277,7 @@ proptest! {
                 Event::CallEnded { result, .. } => {
                     open.retain(|effect| !matches!(effect, Effect::Call(call) if call.id == result.call_id));
                 }
+                Event::Noticed { .. } => {}
                 _ => open.clear(),
             }
             let is_open = |effect: &&Effect| matches!(effect, Effect::Ask { .. } | Effect::Call(_));

@@ -4,6 +4,7 @@
 
 mod bus_users;
 mod interrupted;
+mod notices;
 mod support;
 mod texts;
 mod turns;

@@ -145,7 +145,7 @@ impl Bench {
             invoker: Invoker::new(Arc::new(registry(&invocations))),
             model: Arc::clone(&script) as Arc<dyn Model>,
             sessions: Sessions::new(store.clone(), TurnLimits::default(), "bench"),
-            context: ContextBuilder::new("You are a test."),
+            context: ContextBuilder::new("You are a test.").into(),
         });
         let Invocations { written, looked, ids } = invocations;
         Self { agent, script, store, written, looked, ids, place }

@@ -55,6 +55,18 @@ impl Message for AgentCard {
     const TYPE: &'static str = "RockBot.A2A.AgentCard";
 }
 
+/// Toolbus extension: a process wants to know which agents there are. Each announces itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentDiscoveryRequest {
+    /// The agent of that process.
+    pub agent_name: String,
+}
+
+impl Message for AgentDiscoveryRequest {
+    const TYPE: &'static str = "Toolbus.AgentDiscoveryRequest";
+}
+
 /// Something that an agent can be asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -69,6 +69,8 @@ topics! {
         AGENT_RESPONSE = "agent.response";
         /// Takes what agents say of themselves. Every agent hears it.
         DISCOVERY_ANNOUNCE = "discovery.announce";
+        /// Toolbus extension: asks agents to announce themselves. Every agent hears it.
+        DISCOVERY_REQUEST = "discovery.request";
     }
     named {
         /// Toolbus extension: runs a tool of the agent of that name.

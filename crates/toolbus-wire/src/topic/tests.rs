@@ -38,6 +38,7 @@ fn the_shared_topics_are_those_of_the_contract() {
         (AGENT_TASK_STATUS, "agent.task.status"),
         (AGENT_RESPONSE, "agent.response"),
         (DISCOVERY_ANNOUNCE, "discovery.announce"),
+        (DISCOVERY_REQUEST, "discovery.request"),
     ] {
         assert_eq!(topic.as_str(), expected);
     }
@@ -131,6 +132,7 @@ fn every_topic_of_the_catalogue_has_a_template() {
         (AGENT_TASK_STATUS, "agent.task.status"),
         (AGENT_RESPONSE, "agent.response"),
         (DISCOVERY_ANNOUNCE, "discovery.announce"),
+        (DISCOVERY_REQUEST, "discovery.request"),
         (agent_task(&agent), "agent.task.{agent}"),
         (agent_task_cancel(&agent), "agent.task.cancel.{agent}"),
         (agent_response(&agent), "agent.response.{agent}"),

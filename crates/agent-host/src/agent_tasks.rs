@@ -1,0 +1,93 @@
+//! Tasks of other agents: each is a turn of this one, in a session of its caller's.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use toolbus_a2a::{DoTask, Task, TaskEnd, TaskProgress};
+use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
+use toolbus_bus::Asker;
+use toolbus_tools::canonical::sha256_hex;
+use toolbus_tools::id::SessionId;
+use toolbus_tools::scope::DEPTH_MAX;
+use toolbus_tools::{Door, Principal, Scope};
+use toolbus_wire::message::a2a::{AgentErrorCode, AgentTaskRequest};
+use toolbus_wire::name::AgentName;
+
+/// Does tasks as turns.
+pub(crate) struct AgentTasks {
+    pub(crate) agent: Agent,
+    pub(crate) name: AgentName,
+}
+
+impl DoTask for AgentTasks {
+    fn run<'a>(
+        &'a self,
+        task: Task,
+        _: &'a dyn TaskProgress,
+        stop: CancellationToken,
+    ) -> BoxFuture<'a, TaskEnd> {
+        Box::pin(async move {
+            let Some(depth) = task.depth.checked_add(1).filter(|depth| *depth <= DEPTH_MAX) else {
+                let limit = format!("tasks of agents may be {DEPTH_MAX} deep");
+                return failed(AgentErrorCode::InvalidRequest, limit);
+            };
+            let session = match session_of(&task) {
+                Ok(session) => session,
+                Err(problem) => return failed(AgentErrorCode::InvalidRequest, problem),
+            };
+            // A name that nothing proves.
+            let caller = Principal::claimed(&format!("{}/a2a", task.caller));
+            let scope = self.agent.turn_scope(Door::Bus, &self.name, caller, session);
+            let context = TurnContext {
+                scope: Arc::new(Scope { cancelled: stop, depth, ..scope }),
+                asker: Asker::none(),
+                on_event: &|_| {},
+            };
+
+            let id = Some(task.request.task_id.clone());
+            let said = Said { text: text_of(&task.caller, &task.request), id };
+            match self.agent.say(context, said).await.map(|report| report.end) {
+                Ok(TurnEnd::Answered { text, limit: None }) => {
+                    TaskEnd::Completed { text, artifacts: Vec::new() }
+                }
+                Ok(TurnEnd::Answered { text, limit: Some(limit) }) => {
+                    let text = format!("{text}\n\n[{}]", limit.explanation());
+                    TaskEnd::Completed { text, artifacts: Vec::new() }
+                }
+                Ok(TurnEnd::Failed { reason }) => failed(AgentErrorCode::ExecutionFailed, reason),
+                Ok(TurnEnd::Cancelled) => TaskEnd::Canceled,
+                Err(error) => failed(AgentErrorCode::ExecutionFailed, error.to_string()),
+            }
+        })
+    }
+}
+
+fn failed(code: AgentErrorCode, message: String) -> TaskEnd {
+    TaskEnd::Failed { code, message, is_retryable: false }
+}
+
+/// The session of a task: one for each caller and context, where there is a context. They are
+/// named by digests, since names of strangers may be anything.
+fn session_of(task: &Task) -> Result<SessionId, String> {
+    let AgentTaskRequest { context_id, task_id, .. } = &task.request;
+    let context = match context_id.as_deref().filter(|context| !context.is_empty()) {
+        Some(context) => format!("context\n{context}"),
+        None => format!("task\n{task_id}"),
+    };
+    let digest = sha256_hex(&format!("{}\n{context}", task.caller));
+    SessionId::parse(format!("a2a/{}", &digest[..32])).map_err(|error| error.to_string())
+}
+
+/// What the agent is told.
+fn text_of(caller: &str, request: &AgentTaskRequest) -> String {
+    let parts = request.message.parts.iter();
+    let said: Vec<_> =
+        parts.filter_map(|part| part.text.as_deref().or(part.data.as_deref())).collect();
+    format!(
+        "[The agent '{caller}' asks for '{}'. Your answer goes to it, and nobody is there to answer \
+         questions.]\n\n{}",
+        request.skill,
+        said.join("\n")
+    )
+}

@@ -1,0 +1,160 @@
+//! What happens beside a session, told to it: in the turn that is under way, or in one of its own.
+
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+use toolbus_a2a::{KeepResult, OnTask, ResultText, TaskChange, TaskEvent, Told};
+use toolbus_agent::{Agent, Notice, Noticed, SessionRef, TurnContext, UserReplies};
+use toolbus_bus::Asker;
+use toolbus_memory::{MemoryOwner, Namespace, NewEntry, WorkingMemory};
+use toolbus_tools::id::SessionId;
+use toolbus_tools::{Door, Principal, Scope};
+use toolbus_wire::name::AgentName;
+
+/// The category of results in working memory.
+const RESULT_CATEGORY: &str = "agent-result";
+
+/// Tells sessions what happens beside them, once there is an agent. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct SessionNotices(Arc<OnceLock<Notifier>>);
+
+/// Whose session it is, and which.
+#[derive(Debug, Clone)]
+pub(crate) struct NoticedSession {
+    pub(crate) agent: AgentName,
+    pub(crate) principal: Principal,
+    pub(crate) session: SessionId,
+}
+
+/// What tells sessions.
+struct Notifier {
+    agent: Agent,
+    /// What may begin turns, and where people on the bus are told the answers. `None`: whoever is
+    /// at the terminal begins them.
+    server: Option<Server>,
+}
+
+struct Server {
+    turns: Semaphore,
+    replies: Option<UserReplies>,
+}
+
+impl SessionNotices {
+    /// Has the turns of this agent told, which a person at a terminal begins.
+    pub(crate) fn tell_turns_of(&self, agent: &Agent) {
+        let _ = self.0.set(Notifier { agent: agent.clone(), server: None });
+    }
+
+    /// Has sessions of this agent told, so many at a time, in turns of their own where none is under
+    /// way. People on the bus get the answers.
+    pub(crate) fn tell_sessions_of(
+        &self,
+        agent: &Agent,
+        turns_max: usize,
+        replies: Option<UserReplies>,
+    ) {
+        let server = Server { turns: Semaphore::new(turns_max), replies };
+        let _ = self.0.set(Notifier { agent: agent.clone(), server: Some(server) });
+    }
+
+    /// Tells a session. `false`: it is to be told again later.
+    pub(crate) async fn tell(&self, to: &NoticedSession, notice: Notice) -> bool {
+        match self.0.get() {
+            Some(notifier) => notifier.tell(to, notice).await,
+            None => false,
+        }
+    }
+
+    /// Tells the turn of a session that is under way in this process, if there is one.
+    pub(crate) async fn tell_turn(&self, to: &NoticedSession, notice: Notice) {
+        if let Some(notifier) = self.0.get() {
+            notifier.agent.notify_turn(&to.at(), notice).await;
+        }
+    }
+}
+
+impl NoticedSession {
+    fn at(&self) -> SessionRef {
+        SessionRef::new(&self.agent, &self.principal, self.session.clone())
+    }
+}
+
+impl Notifier {
+    async fn tell(&self, to: &NoticedSession, notice: Notice) -> bool {
+        let at = to.at();
+        let Some(server) = &self.server else {
+            self.agent.until_turn(&at).await;
+            return self.agent.notify_turn(&at, notice).await;
+        };
+        if self.agent.notify_turn(&at, notice.clone()).await {
+            return true;
+        }
+
+        let Ok(_turn) = server.turns.acquire().await else { return false };
+        let id = notice.id.clone();
+        let NoticedSession { agent, principal, session } = to.clone();
+        let scope = self.agent.turn_scope(Door::Turn, &agent, principal, session);
+        let context =
+            TurnContext { scope: Arc::new(scope), asker: Asker::none(), on_event: &|_| {} };
+        match self.agent.notify(context, notice).await {
+            Ok(Noticed::InTurn) => true,
+            Ok(Noticed::Turn(report)) => {
+                if let Some(replies) = &server.replies {
+                    replies.tell(&to.principal, &to.session, &id, report.end).await;
+                }
+                true
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, session = %to.session, "a session is told later");
+                false
+            }
+        }
+    }
+}
+
+impl OnTask for SessionNotices {
+    fn tell<'a>(&'a self, event: &'a TaskEvent) -> BoxFuture<'a, Told> {
+        Box::pin(async move {
+            let owner = event.owner.clone();
+            let (agent, principal, session) = (owner.agent, owner.principal, owner.session);
+            let to = NoticedSession { agent, principal, session };
+            let notice = Notice { id: event.task_id.clone(), text: event.text() };
+            if matches!(&event.what, TaskChange::Progress { text, .. } if text.is_empty()) {
+                return Told::Taken;
+            }
+            if !event.what.is_end() {
+                // Its end has the id of the task.
+                let id = toolbus_wire::envelope::new_id();
+                self.tell_turn(&to, Notice { id, ..notice }).await;
+                return Told::Taken;
+            }
+            match Self::tell(self, &to, notice).await {
+                true => Told::Taken,
+                false => Told::Later,
+            }
+        })
+    }
+}
+
+/// Keeps results of other agents in working memory.
+pub(crate) struct KeptResults(pub(crate) WorkingMemory);
+
+impl KeepResult for KeptResults {
+    fn keep<'a>(&'a self, result: ResultText<'a>) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            let ResultText { owner, key, text, ttl } = result;
+            let scope = Scope::new(Door::Turn, owner.principal.clone(), owner.agent.clone());
+            let kept = async {
+                let path = Namespace::of_session(&owner.session)?.path_of(&key)?;
+                let key = path.as_str().to_owned();
+                let entry = NewEntry::new(path, text).with_ttl(ttl);
+                let entry = entry.with_category(Some(RESULT_CATEGORY))?;
+                self.0.save(&MemoryOwner::of(&scope), entry).await?;
+                Ok::<_, toolbus_memory::Error>(key)
+            };
+            kept.await.inspect_err(|error| tracing::warn!(%error, "a result is not kept")).ok()
+        })
+    }
+}
