@@ -90,6 +90,7 @@ impl SubagentRows {
                 .bind(now)
                 .fetch_optional(transaction.connection())
                 .await?;
+
                 match row {
                     Some(row) => Ok(Orphan::read(&this, &row, now)?),
                     None => Ok(None),
@@ -104,6 +105,7 @@ impl SubagentRows {
         let (id, teller) = (row.id.clone(), self.instance.to_string());
         let claim_ms = self.claim_ms;
         let store = self.store.open().await?;
+
         let claimed = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
@@ -152,6 +154,7 @@ impl SubagentRows {
     pub(crate) async fn settle(&self, id: &str, is_told: bool) -> Result<(), Error> {
         let (id, teller) = (id.to_owned(), self.instance.to_string());
         let store = self.store.open().await?;
+
         let settled = store.write(move |transaction| {
             Box::pin(async move {
                 let told_ms = match is_told {
@@ -178,6 +181,7 @@ impl SubagentRows {
     pub(crate) async fn release(&self) -> Result<(), Error> {
         let this = self.clone();
         let store = self.store.open().await?;
+
         let released = store.write(move |transaction| {
             Box::pin(async move {
                 sqlx::query(

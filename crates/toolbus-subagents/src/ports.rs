@@ -101,7 +101,8 @@ pub enum SubagentEnd {
 pub trait RunSubagent: Send + Sync {
     /// Does it. When `stop` fires, it ends soon, as far as it has come; one that does not is
     /// dropped, and so is one whose time is over or whose process stops: then another goes on.
-    /// While `paused` says so, it begins nothing.
+    /// What it has under way ends with the future, at once and without a word: `stop` fires after
+    /// that for what is below. While `paused` says so, it begins nothing.
     fn run(
         &self,
         run: SubagentRun,

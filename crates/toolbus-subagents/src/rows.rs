@@ -74,14 +74,14 @@ impl SubagentRows {
     pub(crate) async fn insert(&self, new: NewRow) -> Result<Inserted, Error> {
         let this = self.clone();
         let store = self.store.open().await?;
-        let written = store
+        store
             .write(move |transaction| {
                 Box::pin(async move {
-                    let owner = new.owner.clone();
-                    count_in(transaction, &owner).await?;
+                    count_in(transaction, &new.owner).await?;
                     if let Some(id) = this.find_call(transaction, &new.call).await? {
                         return Ok(Ok(Inserted::Same(id)));
                     }
+
                     let paused = match this.admit(transaction, &new).await? {
                         Ok(paused) => paused,
                         Err(refused) => return Ok(Err(refused)),
@@ -93,8 +93,7 @@ impl SubagentRows {
                     Ok(Ok(Inserted::New))
                 })
             })
-            .await?;
-        written
+            .await?
     }
 
     async fn find_call(
@@ -138,6 +137,7 @@ impl SubagentRows {
         new: NewRow,
     ) -> Result<(), StoreError> {
         let now = transaction.now_ms().await?;
+
         sqlx::query(
             "INSERT INTO subagents
              (id, agent, owner, session, call, description, context, priority, depth, state,
@@ -170,6 +170,7 @@ impl SubagentRows {
     pub(crate) async fn cancel(&self, owner: &SubagentOwner, id: &str) -> Result<bool, Error> {
         let (id, owner, agent) = (id.to_owned(), owner.clone(), self.agent.to_string());
         let store = self.store.open().await?;
+
         let cancelled = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
@@ -197,6 +198,7 @@ impl SubagentRows {
     pub(crate) async fn renew(&self, id: &str, spent: Usage) -> Result<Hold, Error> {
         let (id, this) = (id.to_owned(), self.clone());
         let store = self.store.open().await?;
+
         let held = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;

@@ -172,6 +172,7 @@ impl Inner {
         // Texts and truth values are always JSON.
         let outcome = serde_json::to_string(&what).unwrap_or_default();
         let Start { id, owner, description, .. } = start;
+
         for _ in 0..KEEP_ATTEMPTS_MAX {
             match self.rows.end(owner, id, &outcome).await {
                 Ok(true) => {

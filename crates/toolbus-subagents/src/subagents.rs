@@ -120,6 +120,7 @@ impl Subagents {
             history_max: config.history_max,
         };
         let room = Arc::new(Semaphore::new(config.process_max.min(Semaphore::MAX_PERMITS)));
+
         Self(Arc::new(Inner {
             deps,
             rows,
@@ -224,7 +225,8 @@ impl Subagents {
         let Running { owner, description } = running;
         let what = SubagentChange::Progress { message: without_zeros(message.to_owned()) };
         let event = SubagentEvent { id: id.to_owned(), owner, description, what };
-        let telling = AssertUnwindSafe(self.0.deps.on_subagent.tell(&event)).catch_unwind();
+        let telling = async { self.0.deps.on_subagent.tell(&event).await };
+        let telling = AssertUnwindSafe(telling).catch_unwind();
         let telling = tokio::time::timeout(PROGRESS_TIMEOUT, telling);
         let publishing = publish_event(&*self.0.deps.bus, &event);
         let (told, ()) = futures_util::future::join(telling, publishing).await;

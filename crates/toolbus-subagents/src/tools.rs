@@ -131,6 +131,7 @@ impl Operation {
         let described = |text: &str| json!({"type": "string", "description": text});
         let object = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
         let key = described("A short name, such as findings/berlin");
+
         match self {
             Self::Spawn => object(
                 json!({
@@ -219,6 +220,7 @@ impl SubagentTool {
     async fn answer(&self, call: &Invocation) -> Result<String, Error> {
         let (subagents, scope) = (&self.subagents, &*call.scope);
         let argument = |name| text(&call.arguments, name).unwrap_or_default();
+
         Ok(match self.operation {
             Operation::Spawn => {
                 let id = subagents.spawn(scope, &call.id, new_subagent(&call.arguments)).await?;

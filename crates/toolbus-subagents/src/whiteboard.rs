@@ -41,7 +41,7 @@ impl Subagents {
         let bytes = i64::try_from(key.len() + value.len()).unwrap_or(i64::MAX);
 
         let store = self.inner().rows.store.open().await?;
-        let written = store
+        store
             .write(move |transaction| {
                 Box::pin(async move {
                     count_in(transaction, &owner).await?;
@@ -71,8 +71,7 @@ impl Subagents {
                     Ok(Ok(()))
                 })
             })
-            .await?;
-        written
+            .await?
     }
 
     /// The value of an entry.
