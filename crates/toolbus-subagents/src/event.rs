@@ -45,6 +45,12 @@ pub enum SubagentChange {
 }
 
 impl SubagentChange {
+    /// Whether it is over.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Ended { .. })
+    }
+
     /// The end as it is kept.
     pub(crate) fn of_end(end: SubagentEnd, result_bytes_max: usize) -> Self {
         let (text, error) = match end {

@@ -50,6 +50,7 @@ pub use error::Error;
 pub use event::{SubagentChange, SubagentEvent};
 pub use owner::SubagentOwner;
 pub use ports::{OnSubagent, RunSubagent, SubagentEnd, SubagentRun, Told};
+pub use rows::ActiveSubagent;
 pub use runner::Runner;
 pub use scope::{subagent_session, subagent_view};
 pub use subagents::{NewSubagent, Subagents, SubagentsDeps};

@@ -47,12 +47,15 @@ pub(crate) enum Hold {
     Lost,
 }
 
-/// A subagent in a list.
+/// A subagent that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
-    pub(crate) id: String,
-    pub(crate) description: String,
-    pub(crate) created_ms: i64,
+pub struct ActiveSubagent {
+    /// Its id.
+    pub id: String,
+    /// What it is to do.
+    pub description: String,
+    /// When it was spawned, in milliseconds of Unix time.
+    pub created_ms: i64,
 }
 
 /// The subagents of an agent, as one of its processes sees them.
@@ -280,9 +283,8 @@ impl SubagentRows {
         Ok(ended.await?)
     }
 
-    /// The subagents of an owner that have not ended, from the oldest on, and what time it is.
-    pub(crate) async fn list(&self, owner: &SubagentOwner) -> Result<(i64, Vec<Listed>), Error> {
-        let now_ms = self.now_ms().await?;
+    /// The subagents of an owner that have not ended, from the oldest on.
+    pub(crate) async fn list(&self, owner: &SubagentOwner) -> Result<Vec<ActiveSubagent>, Error> {
         let rows = sqlx::query(
             "SELECT id, description, created_ms FROM subagents
              WHERE agent = $1 AND owner = $2 AND session = $3 AND state = $4
@@ -294,8 +296,8 @@ impl SubagentRows {
         .bind(RUNNING)
         .fetch_all(self.store.open().await?.readers())
         .await?;
-        let read: Result<Vec<_>, sqlx::Error> = rows.iter().map(Listed::read).collect();
-        Ok((now_ms, read?))
+        let read: Result<Vec<_>, sqlx::Error> = rows.iter().map(ActiveSubagent::read).collect();
+        Ok(read?)
     }
 
     /// Who has spawned a subagent, as long as it is remembered.
@@ -326,7 +328,7 @@ impl Hold {
     }
 }
 
-impl Listed {
+impl ActiveSubagent {
     fn read(row: &AnyRow) -> Result<Self, sqlx::Error> {
         Ok(Self {
             id: row.try_get("id")?,

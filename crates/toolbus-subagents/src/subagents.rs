@@ -24,11 +24,12 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use crate::config::ms;
 use crate::event::without_zeros;
 use crate::publish::publish_event;
-use crate::rows::{Inserted, Listed, NewRow, SubagentRows};
+use crate::rows::{Inserted, NewRow, SubagentRows};
 use crate::run::Start;
 use crate::scope::{child_scope, subagent_of, subagent_session};
 use crate::{
-    Error, OnSubagent, RunSubagent, SubagentChange, SubagentEvent, SubagentOwner, SubagentsConfig,
+    ActiveSubagent, Error, OnSubagent, RunSubagent, SubagentChange, SubagentEvent, SubagentOwner,
+    SubagentsConfig,
 };
 
 /// How long an id is, in lower hex.
@@ -203,7 +204,11 @@ impl Subagents {
         Ok(is_id && self.0.rows.cancel(&owner, id).await?)
     }
 
-    pub(crate) async fn list(&self, scope: &Scope) -> Result<(i64, Vec<Listed>), Error> {
+    /// The subagents of a session that have not ended, from the oldest on.
+    ///
+    /// # Errors
+    /// When the state cannot be used, or a subagent asks.
+    pub async fn list(&self, scope: &Scope) -> Result<Vec<ActiveSubagent>, Error> {
         let owner = SubagentOwner::of(scope)?;
         check_not_inside(scope)?;
         self.0.rows.list(&owner).await

@@ -1,6 +1,6 @@
 //! What models read of subagents and of the whiteboard.
 
-use crate::rows::Listed;
+use crate::ActiveSubagent;
 use crate::whiteboard::WhiteboardEntry;
 
 /// How much of a text is shown in a line, in characters.
@@ -37,12 +37,12 @@ pub(crate) fn describe_cancelled(id: &str, was_there: bool) -> String {
     }
 }
 
-pub(crate) fn describe_subagents(listed: &[Listed], now_ms: i64) -> String {
+pub(crate) fn describe_subagents(listed: &[ActiveSubagent], now_ms: i64) -> String {
     if listed.is_empty() {
         return "No active subagents.".to_owned();
     }
     let mut text = format!("Active subagents ({}):", listed.len());
-    for Listed { id, description, created_ms } in listed {
+    for ActiveSubagent { id, description, created_ms } in listed {
         let elapsed = elapsed_seconds(*created_ms, now_ms);
         let description = make_preview(description);
         text.push_str(&format!("\n- task_id={id}, elapsed={elapsed}s, description={description}"));

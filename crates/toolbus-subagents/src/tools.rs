@@ -231,8 +231,8 @@ impl SubagentTool {
                 texts::describe_cancelled(id, subagents.cancel(scope, id).await?)
             }
             Operation::List => {
-                let (now_ms, listed) = subagents.list(scope).await?;
-                texts::describe_subagents(&listed, now_ms)
+                let listed = subagents.list(scope).await?;
+                texts::describe_subagents(&listed, subagents.inner().rows.now_ms().await?)
             }
             Operation::Report => {
                 subagents.report_progress(scope, argument("message")).await?;

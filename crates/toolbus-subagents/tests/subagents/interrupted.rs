@@ -106,7 +106,7 @@ async fn one_whose_process_is_killed_goes_on_elsewhere() {
         first.eventually_ran(1).await;
         let other = setup.working(&second).start();
         // It is the other's for as long as that lives.
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(second.count(), 0);
 
         killed.kill().await;
@@ -151,7 +151,7 @@ async fn an_end_whose_process_is_killed_while_telling_is_told_elsewhere() {
         .await;
         let next = setup.start();
         // It is kept from others for as long as it is told, however long that takes.
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(next.listener.tellings.load(Ordering::SeqCst), 0);
         killed.kill().await;
         assert_eq!(next.end_of(&id).await.0, "did x");

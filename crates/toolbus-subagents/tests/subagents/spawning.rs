@@ -28,6 +28,8 @@ async fn a_subagent_does_its_work_and_its_end_is_told_once() {
         assert_eq!((run.id.as_str(), run.owner), (id.as_str(), owner()));
         assert_eq!((run.context.as_deref(), run.is_resumed), (Some("for May"), false));
         assert_eq!((run.depth, run.timeout), (1, Duration::from_secs(600)));
+        // What it has left below itself ends with it.
+        assert!(run.scope.unwrap().cancelled.is_cancelled());
         let heard = stranger.heard::<SubagentResultMessage>(1).await.remove(0);
         assert_eq!(heard.task_id, id);
         assert_eq!(heard.subagent_session_id, format!("subagent/{id}"));
@@ -405,7 +407,7 @@ async fn spawning_is_quick() {
         times.sort_unstable();
         let (median, worst) = (times[20], times[39]);
         println!("spawn: median {median:?}, worst {worst:?}");
-        assert!(median < Duration::from_millis(50), "{median:?}");
+        assert!(median < Duration::from_millis(100), "{median:?}");
     }
 }
 

@@ -60,18 +60,14 @@ impl Listener {
 
     pub(crate) fn ends(&self) -> Vec<SubagentEvent> {
         let events = self.events.lock();
-        events.iter().filter(|event| is_end(event)).cloned().collect()
+        events.iter().filter(|event| event.what.is_end()).cloned().collect()
     }
-}
-
-fn is_end(event: &SubagentEvent) -> bool {
-    matches!(event.what, SubagentChange::Ended { .. })
 }
 
 impl OnSubagent for Listener {
     fn tell<'a>(&'a self, event: &'a SubagentEvent) -> BoxFuture<'a, Told> {
         async move {
-            if is_end(event) {
+            if event.what.is_end() {
                 self.tellings.fetch_add(1, Ordering::SeqCst);
                 let hearing = *self.hearing.lock();
                 match hearing {
@@ -246,8 +242,8 @@ pub(crate) struct Setup {
 /// Quick enough for a test.
 pub(crate) fn quick_config() -> SubagentsConfig {
     SubagentsConfig {
-        lease_ttl: Duration::from_secs(1),
-        claim_ttl: Duration::from_secs(1),
+        lease_ttl: Duration::from_secs(2),
+        claim_ttl: Duration::from_secs(2),
         cancel_grace: Duration::from_millis(300),
         ..SubagentsConfig::default()
     }

@@ -26,7 +26,7 @@ async fn what_cannot_be_taken_is_told_again() {
 #[tokio::test]
 async fn what_takes_long_to_tell_is_told_once() {
     for setup in Setup::all(Work::echo).await {
-        let slow = setup.hearing(Hearing::Slow(Duration::from_secs(5)));
+        let slow = setup.hearing(Hearing::Slow(Duration::from_secs(6)));
         let (host, other) = (slow.start(), slow.start());
         let id = host.spawn("x").await;
         assert_eq!(host.end_of(&id).await.0, "did x");
