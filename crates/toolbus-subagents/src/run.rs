@@ -93,6 +93,7 @@ impl Inner {
             spent: start.spent,
             account: &account,
         };
+        let mut watching = std::pin::pin!(self.watch(watched));
         let dropped = async {
             stop.cancelled().await;
             tokio::time::sleep(self.deps.config.cancel_grace).await;
@@ -101,7 +102,7 @@ impl Inner {
         // Every arm only waits; the work goes on through them.
         let ended = tokio::select! {
             ended = &mut work => ended,
-            () = self.watch(watched) => return Stopped::Lost,
+            () = &mut watching => return Stopped::Lost,
             () = self.left.cancelled() => return Stopped::Left,
             () = dropped => {
                 tracing::warn!(id = start.id, "dropped a subagent that did not stop");
@@ -109,9 +110,13 @@ impl Inner {
             }
             () = tokio::time::sleep(start.timeout) => {
                 stop.cancel();
-                // However it ends now, its time was over.
-                let ended = tokio::time::timeout(TIMEOUT_GRACE, &mut work).await;
-                return Stopped::Ended(timed_out(start.timeout, ended.ok().and_then(Result::ok)));
+                // However it ends now, its time was over. It is this process's meanwhile.
+                let ended = tokio::select! {
+                    ended = &mut work => ended.ok(),
+                    () = &mut watching => return Stopped::Lost,
+                    () = tokio::time::sleep(TIMEOUT_GRACE) => None,
+                };
+                return Stopped::Ended(timed_out(start.timeout, ended));
             }
         };
         Stopped::Ended(match ended {

@@ -341,13 +341,16 @@ async fn what_is_old_is_forgotten() {
         }
         host.subagents.write_entry(&scope(), "old", "x").await.unwrap();
         host.eventually_counts("SELECT COUNT(*) FROM subagents WHERE told_ms IS NOT NULL", 2).await;
+        host.close(Duration::from_secs(1)).await;
+        // Without a runner, which would tell again what seems to be untold.
+        let quiet = setup.start_without_runner();
         for statement in [
             "UPDATE subagents SET told_ms = 1 WHERE description = '0'",
             "UPDATE subagents SET told_ms = NULL, ended_ms = 1 WHERE description = '1'",
             "UPDATE subagent_whiteboard SET written_ms = 1",
             "UPDATE subagent_sessions SET used_ms = 1",
         ] {
-            host.sabotage(statement).await;
+            quiet.sabotage(statement).await;
         }
         // A process looks when it starts.
         let next = setup.start();
