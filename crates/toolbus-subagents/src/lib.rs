@@ -24,7 +24,8 @@
 //! an id made of the subagent's, and [`Told::Later`] while another process has the session.
 //!
 //! A subagent outlives the turn that has spawned it: it ends early where the token of that turn's
-//! *scope* is cancelled. A host that cancels it at the end of each turn ends its subagents so. Its
+//! *scope* is cancelled. A host that cancels it at the end of each turn, or before it has closed
+//! the [`Runner`] when it stops, ends its subagents so, and no other process goes on with them. Its
 //! door is that of its caller, so a turn of one whose caller is a person counts as a turn of that
 //! person: schedules of theirs wait for it (`Agent::is_serving`). What the run of the caller may
 //! spend, and until when, holds for it, too.
