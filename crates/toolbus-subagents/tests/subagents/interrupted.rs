@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 use toolbus_subagents::{NewSubagent, Priority, SubagentEnd, subagent_view};
 use toolbus_testkit::eventually;
 use toolbus_tools::View;
@@ -365,5 +366,37 @@ async fn one_that_another_has_taken_over_is_let_go_of() {
         assert_eq!(host.count("SELECT COUNT(*) FROM subagents WHERE state = 'running'").await, 1);
         assert_eq!(host.listener.ends(), []);
         host.sabotage("DELETE FROM subagents").await;
+    }
+}
+
+/// It ends before it has seen that another process has it.
+#[tokio::test]
+async fn an_end_that_comes_too_late_is_not_written() {
+    let go_on = Arc::new(Notify::new());
+    let work = || {
+        let go_on = Arc::clone(&go_on);
+        Work::new(move |_, _| {
+            let go_on = Arc::clone(&go_on);
+            async move {
+                go_on.notified().await;
+                done("too late")
+            }
+            .boxed()
+        })
+    };
+    for setup in Setup::all(work).await {
+        let setup = setup.configured(|config| config.lease_ttl = Duration::from_secs(60));
+        let host = setup.start();
+        host.spawn("x").await;
+        host.work.eventually_ran(1).await;
+        // What it looks at once when it begins, it has looked at.
+        tokio::time::sleep(A_WHILE).await;
+        host.sabotage("UPDATE subagents SET holder = 'other', lease_until_ms = 9000000000000")
+            .await;
+        go_on.notify_one();
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(host.work.at_a_time.load(Ordering::SeqCst), 0);
+        assert_eq!(host.count("SELECT COUNT(*) FROM subagents WHERE state = 'running'").await, 1);
+        assert_eq!(host.listener.ends(), []);
     }
 }
