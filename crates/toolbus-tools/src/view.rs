@@ -4,11 +4,16 @@ use std::sync::Arc;
 
 use crate::id::ToolId;
 
+/// What the ids of tools begin with that are there inside a place alone, such as a subagent; the
+/// name of the place follows: `inside:subagent/report_progress`.
+pub const INSIDE_PREFIX: &str = "inside:";
+
 /// Which tools are seen, by their ids. What is not seen is found nowhere: not by its name, and in
 /// no list, guide or count. Clones are the same view.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// Every rule has to let a tool through. `None`: everything is seen.
+    /// Every rule has to let a tool through. `None`: everything is seen but what is
+    /// inside a place.
     rules: Option<Arc<ViewRules>>,
 }
 
@@ -18,12 +23,14 @@ struct ViewRules {
     only: Option<Vec<String>>,
     /// What one of these matches is not seen.
     without: Vec<String>,
+    /// The tools inside this place are seen.
+    inside: Option<String>,
     /// What this one does not see is not seen either.
     wider: View,
 }
 
 impl View {
-    /// Everything.
+    /// Everything, but for what is [inside](View::inside) a place.
     #[must_use]
     pub const fn all() -> Self {
         Self { rules: None }
@@ -34,14 +41,21 @@ impl View {
     #[must_use]
     pub fn only<P: Into<String>>(&self, patterns: impl IntoIterator<Item = P>) -> Self {
         let only = patterns.into_iter().map(Into::into).collect();
-        self.narrow_by(ViewRules { only: Some(only), without: Vec::new(), wider: self.clone() })
+        self.narrow_by(ViewRules { only: Some(only), ..ViewRules::of(self) })
     }
 
     /// The part of this view whose ids match none of the patterns.
     #[must_use]
     pub fn without<P: Into<String>>(&self, patterns: impl IntoIterator<Item = P>) -> Self {
         let without = patterns.into_iter().map(Into::into).collect();
-        self.narrow_by(ViewRules { only: None, without, wider: self.clone() })
+        self.narrow_by(ViewRules { without, ..ViewRules::of(self) })
+    }
+
+    /// This view, and the tools that are there inside a place alone; see [`INSIDE_PREFIX`]. What a
+    /// view hides that this one is a part of stays hidden.
+    #[must_use]
+    pub fn inside(&self, place: impl Into<String>) -> Self {
+        self.narrow_by(ViewRules { inside: Some(place.into()), ..ViewRules::of(self) })
     }
 
     /// Whether everything is seen.
@@ -53,17 +67,39 @@ impl View {
     /// Whether this tool is seen.
     #[must_use]
     pub fn sees(&self, tool: &ToolId) -> bool {
+        if let Some(inner) = tool.as_str().strip_prefix(INSIDE_PREFIX)
+            && !self.is_inside(inner.split('/').next().unwrap_or_default())
+        {
+            return false;
+        }
+        self.lets_through(tool)
+    }
+
+    fn is_inside(&self, place: &str) -> bool {
+        self.rules.as_ref().is_some_and(|rules| {
+            rules.inside.as_deref() == Some(place) || rules.wider.is_inside(place)
+        })
+    }
+
+    fn lets_through(&self, tool: &ToolId) -> bool {
         let Some(rules) = &self.rules else { return true };
         let matches = |patterns: &[String]| {
             patterns.iter().any(|pattern| matches_pattern(pattern, tool.as_str()))
         };
         rules.only.as_ref().is_none_or(|only| matches(only))
             && !matches(&rules.without)
-            && rules.wider.sees(tool)
+            && rules.wider.lets_through(tool)
     }
 
     fn narrow_by(&self, rules: ViewRules) -> Self {
         Self { rules: Some(Arc::new(rules)) }
+    }
+}
+
+impl ViewRules {
+    /// Those that let through what a view sees.
+    fn of(wider: &View) -> Self {
+        Self { only: None, without: Vec::new(), inside: None, wider: wider.clone() }
     }
 }
 

@@ -15,6 +15,7 @@ pub mod a2a;
 mod field;
 pub mod mcp;
 pub mod script;
+pub mod subagent;
 pub mod tool;
 pub mod toolbus;
 pub mod user;

@@ -26,6 +26,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-a2a",
         "toolbus-schedule",
         "toolbus-search",
+        "toolbus-subagents",
         "toolbus-memory",
         "toolbus-vault",
     ],

@@ -34,3 +34,23 @@ fn a_narrower_view_never_sees_more() {
         assert_eq!([&create, &delete, &script].map(|id| view.sees(id)), sees, "{view:?}");
     }
 }
+
+#[test]
+fn what_is_inside_a_place_is_seen_there_alone() {
+    let report = ToolId::of("inside:subagent", "report_progress");
+    let script = ToolId::of("script", "execute_python_script");
+    let all = View::all();
+    let subagent = all.inside("subagent");
+    for (view, sees) in [
+        (all.clone(), [false, true]),
+        (all.without(["a2a/*"]), [false, true]),
+        (all.inside("chain"), [false, true]),
+        (subagent.clone(), [true, true]),
+        (subagent.without(["script/*"]), [true, false]),
+        (all.without(["inside:*"]).inside("subagent"), [false, true]),
+        (all.only(["script/*"]).inside("subagent"), [false, true]),
+    ] {
+        assert_eq!([&report, &script].map(|id| view.sees(id)), sees, "{view:?}");
+    }
+    assert!(!all.sees(&ToolId::of("inside:", "x")));
+}

@@ -67,6 +67,10 @@ topics! {
         AGENT_TASK_STATUS = "agent.task.status";
         /// Takes what came of tasks whose requests named no reply topic.
         AGENT_RESPONSE = "agent.response";
+        /// Takes what subagents say of their work, as far as somebody listens.
+        SUBAGENT_PROGRESS = "subagent.progress";
+        /// Takes what came of the work of subagents, as far as somebody listens.
+        SUBAGENT_RESULT = "subagent.result";
         /// Takes what agents say of themselves. Every agent hears it.
         DISCOVERY_ANNOUNCE = "discovery.announce";
         /// Toolbus extension: asks agents to announce themselves. Every agent hears it.

@@ -37,6 +37,8 @@ fn the_shared_topics_are_those_of_the_contract() {
         (SCRIPT_RESULT, "script.result"),
         (AGENT_TASK_STATUS, "agent.task.status"),
         (AGENT_RESPONSE, "agent.response"),
+        (SUBAGENT_PROGRESS, "subagent.progress"),
+        (SUBAGENT_RESULT, "subagent.result"),
         (DISCOVERY_ANNOUNCE, "discovery.announce"),
         (DISCOVERY_REQUEST, "discovery.request"),
     ] {
@@ -131,6 +133,8 @@ fn every_topic_of_the_catalogue_has_a_template() {
         (script_result(&agent), "script.result.{agent}"),
         (AGENT_TASK_STATUS, "agent.task.status"),
         (AGENT_RESPONSE, "agent.response"),
+        (SUBAGENT_PROGRESS, "subagent.progress"),
+        (SUBAGENT_RESULT, "subagent.result"),
         (DISCOVERY_ANNOUNCE, "discovery.announce"),
         (DISCOVERY_REQUEST, "discovery.request"),
         (agent_task(&agent), "agent.task.{agent}"),

@@ -1,0 +1,252 @@
+//! One subagent, from its beginning to its end.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolbus_store::until_changed;
+use toolbus_tools::budget::{BudgetLimits, TurnUsage, Usage};
+use toolbus_tools::{Budget, Scope};
+
+use crate::publish::publish_event;
+use crate::rows::Hold;
+use crate::subagents::{Inner, RunningHere};
+use crate::tables::CHANGES;
+use crate::{SubagentChange, SubagentEnd, SubagentEvent, SubagentOwner, SubagentRun};
+
+/// How long the work has to end whose time is over.
+const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
+/// How often an end is written down, where the store fails.
+const KEEP_ATTEMPTS_MAX: u32 = 30;
+/// Between two of them.
+const KEEP_BACKOFF: Duration = Duration::from_secs(1);
+
+/// A subagent that begins here, or goes on.
+pub(crate) struct Start {
+    pub(crate) id: String,
+    pub(crate) owner: SubagentOwner,
+    pub(crate) description: String,
+    pub(crate) context: String,
+    pub(crate) depth: u8,
+    /// What it had spent when another process had it.
+    pub(crate) spent: Usage,
+    pub(crate) is_paused: bool,
+    pub(crate) is_resumed: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) scope: Option<Arc<Scope>>,
+}
+
+/// How it came to an end here.
+enum Stopped {
+    /// It has ended.
+    Ended(SubagentEnd),
+    /// Another process has it.
+    Lost,
+    /// It is left to another process.
+    Left,
+}
+
+/// What goes on beside the work.
+struct Watched<'a> {
+    id: &'a str,
+    stop: &'a CancellationToken,
+    pause: &'a watch::Sender<bool>,
+    spent: Usage,
+    account: &'a Budget,
+}
+
+impl Inner {
+    /// Does the work of a subagent that is this process's, and writes down how it ended.
+    pub(crate) async fn work(self: Arc<Self>, start: Start, here: RunningHere) {
+        match self.run(&start).await {
+            Stopped::Ended(end) => self.keep_end(&start, end).await,
+            Stopped::Lost => {
+                tracing::warn!(id = start.id, "another process has taken a subagent over");
+            }
+            Stopped::Left => {}
+        }
+        drop(here);
+        self.nudge.notify_one();
+    }
+
+    async fn run(&self, start: &Start) -> Stopped {
+        let account = match &start.scope {
+            Some(scope) => scope.budget.clone(),
+            None => Budget::limited(BudgetLimits::default()),
+        };
+        let stop = start.scope.as_ref().map(|scope| scope.cancelled.clone()).unwrap_or_default();
+        // Dropped after the work: what that leaves below itself ends, too.
+        let _below = stop.clone().drop_guard();
+        let (pause, paused) = watch::channel(start.is_paused);
+
+        let run = start.as_run(account.clone());
+        let work = async { self.deps.work.run(run, stop.clone(), paused).await };
+        let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
+        let watched = Watched {
+            id: &start.id,
+            stop: &stop,
+            pause: &pause,
+            spent: start.spent,
+            account: &account,
+        };
+        let mut watching = std::pin::pin!(self.watch(watched));
+        let dropped = async {
+            stop.cancelled().await;
+            tokio::time::sleep(self.deps.config.cancel_grace).await;
+        };
+
+        // Every arm only waits; the work goes on through them.
+        let ended = tokio::select! {
+            ended = &mut work => ended,
+            () = &mut watching => return Stopped::Lost,
+            () = self.left.cancelled() => return Stopped::Left,
+            () = dropped => {
+                tracing::warn!(id = start.id, "dropped a subagent that did not stop");
+                Ok(SubagentEnd::Cancelled { text: String::new() })
+            }
+            () = tokio::time::sleep(start.timeout) => {
+                stop.cancel();
+                // However it ends now, its time was over. It is this process's meanwhile.
+                let ended = tokio::select! {
+                    ended = &mut work => ended.ok(),
+                    () = &mut watching => return Stopped::Lost,
+                    () = tokio::time::sleep(TIMEOUT_GRACE) => None,
+                };
+                return Stopped::Ended(timed_out(start.timeout, ended));
+            }
+        };
+        Stopped::Ended(match ended {
+            // What came of it after it was stopped came of that.
+            Ok(SubagentEnd::Failed { text, .. }) if stop.is_cancelled() => {
+                SubagentEnd::Cancelled { text }
+            }
+            Ok(end) => end,
+            Err(_) => failed("the subagent failed within the agent".to_owned()),
+        })
+    }
+
+    /// Keeps a subagent to this process, stops it when it is cancelled, and pauses it. It returns
+    /// when another process has it.
+    async fn watch(&self, watched: Watched<'_>) {
+        let Watched { id, stop, pause, spent, account } = watched;
+        let renew_interval = self.deps.config.lease_ttl / 3;
+        let mut changes = match self.rows.store.open().await {
+            Ok(store) => Some(store.changes(CHANGES)),
+            Err(_) => None,
+        };
+        let mut renewed = Instant::now();
+        loop {
+            let hold = if renewed.elapsed() >= renew_interval {
+                renewed = Instant::now();
+                self.rows.renew(id, plus(spent, account.usage())).await
+            } else {
+                self.rows.look_at(id).await
+            };
+            match hold {
+                Ok(Hold::Held { is_cancelled, is_paused }) => {
+                    if is_cancelled {
+                        stop.cancel();
+                    }
+                    pause.send_if_modified(|paused| {
+                        std::mem::replace(paused, is_paused) != is_paused
+                    });
+                }
+                Ok(Hold::Lost) => return,
+                Err(error) => {
+                    tracing::warn!(
+                        error = error.as_dyn(),
+                        id,
+                        "could not renew the lease of a subagent"
+                    );
+                    tokio::time::sleep(KEEP_BACKOFF.min(renew_interval)).await;
+                }
+            }
+
+            let left = renew_interval.saturating_sub(renewed.elapsed());
+            let _ = tokio::time::timeout(left, until_changed(changes.as_mut())).await;
+        }
+    }
+
+    /// Writes down how a subagent ended, and says so to whoever listens.
+    pub(crate) async fn keep_end(&self, start: &Start, end: SubagentEnd) {
+        let what = SubagentChange::of_end(end, self.deps.config.result_bytes_max);
+        // Texts and truth values are always JSON.
+        let outcome = serde_json::to_string(&what).unwrap_or_default();
+        let Start { id, owner, description, .. } = start;
+
+        for _ in 0..KEEP_ATTEMPTS_MAX {
+            match self.rows.end(owner, id, &outcome).await {
+                Ok(true) => {
+                    let (id, owner) = (id.clone(), owner.clone());
+                    let event = SubagentEvent { id, owner, description: description.clone(), what };
+                    self.nudge.notify_one();
+                    publish_event(&*self.deps.bus, &event).await;
+                    return;
+                }
+                Ok(false) => {
+                    tracing::warn!(id, "another process has taken a subagent over");
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(error = error.as_dyn(), id, "the end of a subagent is not kept");
+                }
+            }
+            // Every arm only waits.
+            tokio::select! {
+                () = tokio::time::sleep(KEEP_BACKOFF) => {}
+                () = self.left.cancelled() => return,
+            }
+        }
+        // Whoever takes it up finds its turn at its end.
+    }
+}
+
+impl Start {
+    fn as_run(&self, account: Budget) -> SubagentRun {
+        SubagentRun {
+            id: self.id.clone(),
+            owner: self.owner.clone(),
+            scope: self.scope.clone(),
+            description: self.description.clone(),
+            context: Some(self.context.clone()).filter(|context| !context.is_empty()),
+            is_resumed: self.is_resumed,
+            timeout: self.timeout,
+            depth: self.depth,
+            spent: self.spent,
+            account,
+        }
+    }
+}
+
+pub(crate) fn failed(error: String) -> SubagentEnd {
+    SubagentEnd::Failed { text: String::new(), error }
+}
+
+/// The end of one whose time is over, with the text that it came to.
+pub(crate) fn timed_out(timeout: Duration, ended: Option<SubagentEnd>) -> SubagentEnd {
+    let text = match ended {
+        Some(
+            SubagentEnd::Completed { text }
+            | SubagentEnd::Cancelled { text }
+            | SubagentEnd::Failed { text, .. },
+        ) => text,
+        None => String::new(),
+    };
+    let seconds = timeout.as_millis().div_ceil(1_000);
+    SubagentEnd::Failed { text, error: format!("it took longer than {seconds} s") }
+}
+
+fn plus(one: Usage, other: Usage) -> Usage {
+    Usage {
+        calls: one.calls.saturating_add(other.calls),
+        turns: TurnUsage {
+            turns: one.turns.turns.saturating_add(other.turns.turns),
+            tokens: one.turns.tokens.saturating_add(other.turns.tokens),
+            cost_micro_usd: one.turns.cost_micro_usd.saturating_add(other.turns.cost_micro_usd),
+        },
+    }
+}

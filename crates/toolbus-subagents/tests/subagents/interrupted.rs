@@ -1,0 +1,402 @@
+//! Processes that are killed: what they had begun is gone on with, and counts once.
+//!
+//! A process of these tests has a runtime of its own. It is killed by ending that: whatever it was
+//! doing stays as it is, and its connections end without a word.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use toolbus_subagents::{NewSubagent, Priority, SubagentEnd, subagent_view};
+use toolbus_testkit::eventually;
+use toolbus_tools::View;
+use toolbus_tools::budget::{RunLimits, TurnUsage};
+use toolbus_tools::id::{CallId, ToolId};
+
+use crate::support::*;
+
+/// A process that can be killed.
+struct Process {
+    host: Option<Host>,
+    runtime: Option<Runtime>,
+}
+
+impl Process {
+    async fn start(setup: &Setup) -> Self {
+        let setup = setup.clone();
+        let started = move || {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
+            let host = runtime.block_on(async { setup.start() });
+            Self { host: Some(host), runtime: Some(runtime) }
+        };
+        // A runtime cannot block within another.
+        tokio::task::spawn_blocking(started).await.expect("it starts")
+    }
+
+    fn host(&self) -> &Host {
+        self.host.as_ref().expect("it runs")
+    }
+
+    async fn spawn(&self, description: &str) -> String {
+        self.spawn_new(new_subagent(description)).await
+    }
+
+    async fn spawn_new(&self, new: NewSubagent) -> String {
+        let handle = self.runtime.as_ref().expect("it runs").handle().clone();
+        let subagents = self.host().subagents.clone();
+        let spawning = async move {
+            subagents.spawn(&scope(), &CallId::random(), new).await.expect("it is spawned")
+        };
+        tokio::task::spawn_blocking(move || handle.block_on(spawning)).await.expect("it is done")
+    }
+
+    /// Ends it without a word.
+    async fn kill(mut self) {
+        let (host, runtime) = (self.host.take(), self.runtime.take());
+        let killed = move || {
+            runtime.expect("it runs").shutdown_timeout(Duration::from_secs(2));
+            // Nothing that it holds may say goodbye before that.
+            drop(host);
+        };
+        tokio::task::spawn_blocking(killed).await.expect("it is killed");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let (host, runtime) = (self.host.take(), self.runtime.take());
+        if let Some(runtime) = runtime {
+            let _ = thread::spawn(move || {
+                runtime.shutdown_timeout(Duration::from_secs(2));
+                drop(host);
+            })
+            .join();
+        }
+    }
+}
+
+/// The row is there, and the work was never begun.
+#[tokio::test]
+async fn one_that_was_killed_before_it_ran_runs_elsewhere() {
+    for setup in Setup::all(Work::deaf).await {
+        let killed = setup.start();
+        let id = killed.spawn("x").await;
+        killed.work.eventually_ran(1).await;
+        killed.close(Duration::ZERO).await;
+        let next = setup.working(&Work::echo()).start_without_runner();
+        // As it was written down, by a process that wrote nothing more.
+        next.sabotage("UPDATE subagents SET holder = 'gone', begun = 1, lease_until_ms = 1").await;
+        let next = setup.working(&Work::echo()).start();
+        assert_eq!(next.end_of(&id).await, ("did x".to_owned(), None));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_process_is_killed_goes_on_elsewhere() {
+    for setup in Setup::all(Work::interruptible).await {
+        let second = Work::interruptible();
+        let killed = Process::start(&setup.working(&Work::interruptible())).await;
+        let new = NewSubagent { context: Some("for May".to_owned()), ..new_subagent("x") };
+        let id = killed.spawn_new(new).await;
+        let first = Arc::clone(&killed.host().work);
+        first.eventually_ran(1).await;
+        let other = setup.working(&second).start();
+        // It is the other's for as long as that lives.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(second.count(), 0);
+
+        killed.kill().await;
+        assert_eq!(other.end_of(&id).await, ("done after all".to_owned(), None));
+        let run = second.ran.lock()[0].clone();
+        assert_eq!((run.context.as_deref(), run.is_resumed), (Some("for May"), true));
+        assert!(run.scope.is_none() && run.depth == 1 && run.owner == owner());
+        assert!(run.timeout < Duration::from_secs(600) && run.timeout > Duration::from_secs(500));
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!((first.count(), second.count(), other.listener.ends().len()), (1, 1, 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_whose_process_is_killed_before_telling_is_told_elsewhere() {
+    for setup in Setup::all(Work::echo).await {
+        let killed = Process::start(&setup.hearing(Hearing::Later(usize::MAX))).await;
+        let id = killed.spawn("x").await;
+        let listener = Arc::clone(&killed.host().listener);
+        eventually(PATIENCE, async || {
+            if listener.tellings.load(Ordering::SeqCst) > 0 { Ok(()) } else { Err(()) }
+        })
+        .await;
+        killed.kill().await;
+        let next = setup.start();
+        assert_eq!(next.end_of(&id).await.0, "did x");
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!((next.listener.ends().len(), next.work.count()), (1, 1));
+    }
+}
+
+/// It is told again under the same id, for nobody knows whether it was taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_whose_process_is_killed_while_telling_is_told_elsewhere() {
+    for setup in Setup::all(Work::echo).await {
+        let killed = Process::start(&setup.hearing(Hearing::Hangs)).await;
+        let id = killed.spawn("x").await;
+        let listener = Arc::clone(&killed.host().listener);
+        eventually(PATIENCE, async || {
+            if listener.tellings.load(Ordering::SeqCst) == 1 { Ok(()) } else { Err(()) }
+        })
+        .await;
+        let next = setup.start();
+        // It is kept from others for as long as it is told, however long that takes.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(next.listener.tellings.load(Ordering::SeqCst), 0);
+        killed.kill().await;
+        assert_eq!(next.end_of(&id).await.0, "did x");
+        assert_eq!(next.listener.tellings.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_lost_three_times_fails() {
+    for setup in Setup::all(Work::deaf).await {
+        let first = Process::start(&setup).await;
+        let id = first.spawn("x").await;
+        let mut killed = first;
+        for number in 1..=3 {
+            setup.work.eventually_ran(number).await;
+            killed.kill().await;
+            killed = Process::start(&setup).await;
+        }
+        let lost = Some("it was begun 3 times, and lost each time".to_owned());
+        assert_eq!(killed.host().end_of(&id).await, (String::new(), lost));
+        assert_eq!(setup.work.count(), 3);
+    }
+}
+
+/// A process that stops leaves what it has to another at once, and that is no loss.
+#[tokio::test]
+async fn one_whose_process_stops_goes_on_elsewhere() {
+    for setup in Setup::all(Work::interruptible).await {
+        let setup = setup.configured(|config| config.lease_ttl = Duration::from_secs(60));
+        let mut stopping = setup.working(&Work::deaf()).start();
+        let id = stopping.spawn("x").await;
+        stopping.work.eventually_ran(1).await;
+        for _ in 0..4 {
+            let next = setup.working(&Work::deaf()).start();
+            stopping.close(Duration::from_millis(50)).await;
+            next.work.eventually_ran(1).await;
+            stopping = next;
+        }
+        let last = setup.working(&Work::interruptible()).start();
+        stopping.close(Duration::from_millis(50)).await;
+        assert_eq!(last.end_of(&id).await.0, "done after all");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_stops_spawns_nothing_more_and_waits_for_what_ends() {
+    let work = || {
+        Work::new(|_, _| {
+            async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                done("in time")
+            }
+            .boxed()
+        })
+    };
+    for setup in Setup::all(work).await {
+        let host = setup.start();
+        let id = host.spawn("x").await;
+        let (subagents, listener) = (host.subagents.clone(), Arc::clone(&host.listener));
+        host.close(Duration::from_secs(5)).await;
+        let refused = subagents.spawn(&scope(), &CallId::random(), new_subagent("y")).await;
+        assert_eq!(refused.unwrap_err().to_string(), "the agent is stopping: nothing was spawned");
+        // Nobody tells any more; the next process does.
+        assert_eq!(listener.ends(), []);
+        let next = setup.start();
+        assert_eq!(next.end_of(&id).await.0, "in time");
+    }
+}
+
+#[tokio::test]
+async fn cancelling_works_from_another_process() {
+    for setup in Setup::all(Work::endless).await {
+        let (here, there) = (setup.start(), setup.start());
+        let id = here.spawn("x").await;
+        here.work.eventually_ran(1).await;
+        assert!(there.subagents.cancel(&scope(), &id).await.unwrap());
+        assert_eq!(here.end_of(&id).await.1.as_deref(), Some("it was cancelled"));
+    }
+}
+
+/// Cancelled while nobody has it: it is not begun again.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_cancelled_after_a_kill_is_not_gone_on_with() {
+    for setup in Setup::all(Work::echo).await {
+        let killed = Process::start(&setup.working(&Work::deaf())).await;
+        let id = killed.spawn("x").await;
+        killed.host().work.eventually_ran(1).await;
+        killed.kill().await;
+        let next = setup.working(&Work::echo()).start();
+        assert!(next.subagents.cancel(&scope(), &id).await.unwrap());
+        assert_eq!(next.end_of(&id).await.1.as_deref(), Some("it was cancelled"));
+        assert_eq!(next.work.count(), 0);
+        // Once it has ended, there is nothing to cancel.
+        assert!(!next.subagents.cancel(&scope(), &id).await.unwrap());
+    }
+}
+
+/// Nobody was there when its time was over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_after_a_kill_is_told() {
+    for setup in Setup::all(Work::deaf).await {
+        let killed = Process::start(&setup).await;
+        let timeout = Some(Duration::from_millis(1_200));
+        let id = killed.spawn_new(NewSubagent { timeout, ..new_subagent("x") }).await;
+        killed.kill().await;
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        let next = setup.working(&Work::deaf()).start();
+        assert_eq!(next.end_of(&id).await.1.as_deref(), Some("it took longer than 2 s"));
+        assert_eq!(next.work.count(), 0);
+    }
+}
+
+/// One that is paused is paused for whoever takes it up, and has no slot.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_paused_stays_so() {
+    for setup in Setup::all(Work::endless).await {
+        let killed = Process::start(&setup.working(&Work::endless())).await;
+        killed.spawn("a").await;
+        for name in ["b", "c", "d"] {
+            let new = NewSubagent { priority: Priority::High, ..new_subagent(name) };
+            killed.spawn_new(new).await;
+        }
+        killed.host().work.eventually_ran(4).await;
+        killed.kill().await;
+        let next = setup.working(&Work::endless()).start();
+        next.work.eventually_ran(4).await;
+        eventually(PATIENCE, async || {
+            let pauses = next.work.pauses();
+            if pauses == [("a".to_owned(), true)] { Ok(()) } else { Err(pauses) }
+        })
+        .await;
+        assert!(next.spawn_with("e", Priority::High).await.is_err());
+    }
+}
+
+/// What it has spent is counted on, as it was when its lease was renewed last.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_spent_is_not_spent_again() {
+    let spending = || {
+        Work::new(|run, _| {
+            async move {
+                let used = TurnUsage { turns: 1, tokens: 60, cost_micro_usd: 7 };
+                run.account.add_usage(used).expect("there is no limit");
+                run.account.charge_call().expect("there is no limit");
+                std::future::pending().await
+            }
+            .boxed()
+        })
+    };
+    for setup in Setup::all(spending).await {
+        let mut spent = Vec::new();
+        let mut process = Process::start(&setup.working(&spending())).await;
+        process.spawn("x").await;
+        for number in 1..=2 {
+            process.host().work.eventually_ran(1).await;
+            let counted = match number {
+                1 => "SELECT COUNT(*) FROM subagents WHERE spent_tokens = 60 AND spent_calls = 1",
+                _ => "SELECT COUNT(*) FROM subagents WHERE spent_tokens = 120 AND spent_calls = 2",
+            };
+            let looking = setup.start_without_runner();
+            looking.eventually_counts(counted, 1).await;
+            process.kill().await;
+            process = Process::start(&setup.working(&spending())).await;
+        }
+        process.host().work.eventually_ran(1).await;
+        let run = process.host().work.ran.lock()[0].clone();
+        spent.push(run.spent.turns);
+        assert_eq!(run.spent.turns, TurnUsage { turns: 2, tokens: 120, cost_micro_usd: 14 });
+        assert_eq!(run.spent.calls, 2);
+
+        let limits = RunLimits { tokens: Some(150), calls: Some(3), ..RunLimits::default() };
+        let budget = run.budget_within(limits);
+        assert!(budget.charge_call().is_ok() && budget.charge_call().is_err());
+        let used = |tokens| TurnUsage { tokens, ..TurnUsage::default() };
+        assert!(budget.add_usage(used(30)).is_ok() && budget.add_usage(used(1)).is_err());
+    }
+}
+
+#[test]
+fn hosts_make_the_view_of_one_that_was_taken_up() {
+    let view = subagent_view(&View::all().without(["mcp:secret/*"]));
+    let sees = |provider, tool| view.sees(&ToolId::of(provider, tool));
+    assert!(sees("inside:subagent", "report_progress") && sees("script", "x"));
+    assert!(!sees("subagent", "spawn_subagent") && !sees("mcp:secret", "x"));
+}
+
+/// Somebody else may have ended it: a process that comes back late writes nothing over that.
+#[tokio::test]
+async fn one_that_another_has_taken_over_is_let_go_of() {
+    let work = || {
+        Work::new(|_, stop| {
+            async move {
+                stop.cancelled().await;
+                SubagentEnd::Completed { text: "too late".to_owned() }
+            }
+            .boxed()
+        })
+    };
+    for setup in Setup::all(work).await {
+        let host = setup.start();
+        host.spawn("x").await;
+        host.work.eventually_ran(1).await;
+        host.sabotage("UPDATE subagents SET holder = 'other', lease_until_ms = 9000000000000")
+            .await;
+        eventually(PATIENCE, async || match host.work.at_a_time.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            many => Err(many),
+        })
+        .await;
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(host.count("SELECT COUNT(*) FROM subagents WHERE state = 'running'").await, 1);
+        assert_eq!(host.listener.ends(), []);
+        host.sabotage("DELETE FROM subagents").await;
+    }
+}
+
+/// It ends before it has seen that another process has it.
+#[tokio::test]
+async fn an_end_that_comes_too_late_is_not_written() {
+    let go_on = Arc::new(Notify::new());
+    let work = || {
+        let go_on = Arc::clone(&go_on);
+        Work::new(move |_, _| {
+            let go_on = Arc::clone(&go_on);
+            async move {
+                go_on.notified().await;
+                done("too late")
+            }
+            .boxed()
+        })
+    };
+    for setup in Setup::all(work).await {
+        let setup = setup.configured(|config| config.lease_ttl = Duration::from_secs(60));
+        let host = setup.start();
+        host.spawn("x").await;
+        host.work.eventually_ran(1).await;
+        // What it looks at once when it begins, it has looked at.
+        tokio::time::sleep(A_WHILE).await;
+        host.sabotage("UPDATE subagents SET holder = 'other', lease_until_ms = 9000000000000")
+            .await;
+        go_on.notify_one();
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(host.work.at_a_time.load(Ordering::SeqCst), 0);
+        assert_eq!(host.count("SELECT COUNT(*) FROM subagents WHERE state = 'running'").await, 1);
+        assert_eq!(host.listener.ends(), []);
+    }
+}
