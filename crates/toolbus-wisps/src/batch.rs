@@ -26,7 +26,8 @@ use crate::tool::WispsDeps;
 
 /// How long wisps have to end once their call was cancelled: it is dropped soon after.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
-/// What of a caller's time is left for telling the result: a tenth, and no more than this.
+/// What of a caller's time is left for stopping and telling the result: a third, and no more than
+/// this.
 const REPORT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 
 /// The wisps of one call.
@@ -68,6 +69,7 @@ impl Batch<'_> {
         if let Some(result) = kept.find_result(&self.id).await? {
             return Ok(result);
         }
+        self.breaker.check(owner.as_str())?;
 
         let plans = self.plan()?;
         let end = self.end_of(began);
@@ -124,7 +126,7 @@ impl Batch<'_> {
     /// When the wisps end at the latest: in time to tell of it.
     fn end_of(&self, began: Instant) -> Instant {
         let left = self.call.context.deadline.left();
-        let left = left - (left / 10).min(REPORT_TIMEOUT_MAX);
+        let left = left - (left / 3).min(REPORT_TIMEOUT_MAX);
         began + left.min(self.deps.config.timeout)
     }
 
@@ -207,7 +209,9 @@ impl Batch<'_> {
                     }
                     is_stopped = true;
                     runner.scope.cancelled.cancel();
-                    limit = Instant::now() + self.deps.config.cancel_grace;
+                    // The other half is for telling what has become of it.
+                    let grace = self.call.context.deadline.left() / 2;
+                    limit = Instant::now() + grace.min(self.deps.config.cancel_grace);
                 }
             }
         }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio_util::task::TaskTracker;
 use toolbus_artifacts::Artifacts;
-use toolbus_memory::{MemoryOwner, WorkingMemory};
+use toolbus_memory::WorkingMemory;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
@@ -163,12 +163,10 @@ impl Executor for SpawnWisps {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         Box::pin(async move {
             let wisps = self.check(&call.arguments)?;
-            let owner = MemoryOwner::of(&call.scope);
             let definitions = call.arguments.get("definitions").unwrap_or(&Value::Null);
             let id = BatchId::of(&call.scope, &call.id, definitions);
 
             let _begun = self.under_way.begin(&id, self.deps.config.batches_max)?;
-            self.breaker.check(owner.as_str())?;
             let (deps, breaker) = (&self.deps, &self.breaker);
             Batch { deps, breaker, call: &call, id, wisps: &wisps }.run().await
         })
