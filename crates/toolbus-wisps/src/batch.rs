@@ -100,6 +100,7 @@ impl Batch<'_> {
     fn plan(&self) -> Result<Vec<PlannedWisp<'_>>, CallError> {
         let mut mistakes = Mistakes::default();
         let mut plans = Vec::with_capacity(self.wisps.len());
+
         for (at, wisp) in self.wisps.iter().enumerate() {
             let id = self.id.wisp(at);
             let mut output_paths = HashMap::new();
@@ -120,6 +121,7 @@ impl Batch<'_> {
             }
             plans.push(PlannedWisp { wisp, id, output_paths });
         }
+
         if mistakes.is_empty() { Ok(plans) } else { Err(mistakes.into()) }
     }
 

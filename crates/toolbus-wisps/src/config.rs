@@ -61,6 +61,7 @@ pub struct WispsConfig {
 impl Default for WispsConfig {
     fn default() -> Self {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+
         Self {
             wisps_max: 100,
             steps_max: 20,

@@ -56,6 +56,7 @@ pub(crate) fn request_of(
         }
         Work::Complete { .. } => return Ok(None),
     };
+
     let Value::Object(arguments) = arguments else { return Ok(None) };
     Ok(Some(ToolRequest { tool, arguments }))
 }

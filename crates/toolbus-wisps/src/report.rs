@@ -240,6 +240,7 @@ impl WispReport {
             "success": self.failure.is_none(), "durationMs": ms(self.took),
             "outputKey": self.output_key(), "steps": steps.collect::<Vec<_>>(),
         });
+
         if let Some((step, failure)) = &self.failure {
             wisp["failedStep"] = json!(step);
             wisp["category"] = json!(failure.category.as_str());

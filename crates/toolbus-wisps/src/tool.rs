@@ -93,6 +93,7 @@ fn definition(config: &WispsConfig) -> Tool {
         .with_risk(Risk::Low)
         .with_timeout(config.timeout + WAIT_BESIDE_TIMEOUT)
         .with_missing_argument(MISSING_ARGUMENT);
+
     tool.with_parameters(json!({
         "type": "object",
         "properties": {
@@ -125,6 +126,7 @@ fn definition(config: &WispsConfig) -> Tool {
 
 fn step_parameters() -> Value {
     let described = |text: &str| json!({"type": "string", "description": text});
+
     json!({
         "type": "object",
         "properties": {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use toolbus_store::sqlx::{self, Row as _};
+use toolbus_testkit::eventually;
 use toolbus_tools::Budget;
 use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_wire::ErrorCode;
 
-use crate::support::{Bench, Setup, mcp, scope, scope_of, script, search, wisp};
+use crate::support::{Bench, LIMIT, Setup, mcp, scope, scope_of, script, search, wisp};
 
 #[tokio::test]
 async fn a_policy_decides_about_what_a_step_is_really_about() {
@@ -115,4 +117,31 @@ async fn wisps_that_keep_failing_are_not_started_any_more() {
 
     let other = bench.spawn_in(&scope_of("other"), json!([wisp(vec![search("a", "x")])])).await;
     assert!(!other.unwrap().is_error);
+}
+
+/// What a call of a step has pinned for its chain is let go when the wisps have ended.
+#[tokio::test]
+async fn large_results_are_artifacts_for_as_long_as_others_are() {
+    let bench = Bench::with(Setup { has_artifacts: true, ..Setup::default() });
+    let pins = async || {
+        let store = bench.store.open().await.unwrap();
+        let text = "SELECT COUNT(*) AS pins FROM artifacts_pins";
+        let row = sqlx::query(text).fetch_one(store.readers()).await.unwrap();
+        row.try_get::<i64, _>("pins").unwrap()
+    };
+    let hanging = wisp(vec![search("a", "big:50000"), search("b", "wait")]);
+    let letting = async {
+        eventually(LIMIT, async || match pins().await {
+            1 => Ok(()),
+            other => Err(other),
+        })
+        .await;
+        bench.world.gate.add_permits(1);
+    };
+    let (output, ()) = tokio::join!(bench.spawn(json!([hanging])), letting);
+    assert!(!output.is_error);
+    bench.tasks.close();
+    bench.tasks.wait().await;
+    assert_eq!(pins().await, 0);
+    assert!(bench.artifacts.is_some());
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use toolbus_artifacts::{ArtifactConfig, Artifacts, OffloadOutput, Place};
 use toolbus_memory::{
     MemoryConfig, MemoryDeps, MemoryOwner, Namespace, ResultThreshold, Summaries, WorkingMemory,
 };
@@ -218,6 +219,7 @@ pub(crate) struct Bench {
     pub(crate) memory: WorkingMemory,
     pub(crate) tasks: TaskTracker,
     pub(crate) store: LazyStore,
+    pub(crate) artifacts: Option<Artifacts>,
     place: Arc<StatePlace>,
 }
 
@@ -230,6 +232,8 @@ pub(crate) struct Setup {
     /// The tool that is there beside those of memory: all of them where it is `None`.
     pub(crate) only: Option<&'static str>,
     pub(crate) place: Option<Arc<StatePlace>>,
+    /// Results of more than 1,000 bytes become artifacts.
+    pub(crate) has_artifacts: bool,
 }
 
 impl Bench {
@@ -251,9 +255,15 @@ impl Bench {
     ) -> Self {
         let place = setup.place.unwrap_or_else(|| Arc::new(StatePlace::sqlite()));
         let location: Location = place.location.parse().expect("a location");
-        let store = LazyStore::new(location, &[toolbus_memory::MIGRATIONS]);
+        let store =
+            LazyStore::new(location, &[toolbus_memory::MIGRATIONS, toolbus_artifacts::MIGRATIONS]);
         let memory = WorkingMemory::new(store.clone(), setup.memory.clone());
         let world = Arc::new(setup.world);
+        let artifacts = setup.has_artifacts.then(|| {
+            let bytes = Place::folder(place.folder().expect("a folder").join("bytes"));
+            let config = ArtifactConfig { threshold_bytes: 1_000, ..ArtifactConfig::default() };
+            Artifacts::new(store.clone(), bytes, config)
+        });
         let tasks = TaskTracker::new();
 
         let registry = Registry::new();
@@ -274,7 +284,7 @@ impl Bench {
         }
         let deps = WispsDeps {
             memory: memory.clone(),
-            artifacts: None,
+            artifacts: artifacts.clone(),
             complete: Some(Arc::clone(&world) as _),
             agents: Some(Arc::clone(&world) as _),
             mcp: Some(Arc::clone(&world) as _),
@@ -282,8 +292,12 @@ impl Bench {
             config: Arc::new(setup.config),
         };
         toolbus_wisps::register(&registry, deps).expect("the name is free");
-        let invoker = build(Invoker::builder(Arc::new(registry))).build();
-        Self { world, invoker, memory, tasks, store, place }
+        let mut builder = build(Invoker::builder(Arc::new(registry)));
+        if let Some(artifacts) = &artifacts {
+            builder = builder.shape(Arc::new(OffloadOutput::new(artifacts.clone())));
+        }
+        let invoker = builder.build();
+        Self { world, invoker, memory, tasks, store, artifacts, place }
     }
 
     /// Where its state is.
