@@ -50,6 +50,7 @@ mod template;
 mod texts;
 mod tool;
 mod under_way;
+mod whole;
 
 pub use config::WispsConfig;
 pub use ports::{

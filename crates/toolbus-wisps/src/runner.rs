@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use toolbus_bus::Progress;
 use toolbus_memory::Path;
-use toolbus_tools::call::{InnerCall, InnerCalls, Output};
+use toolbus_tools::call::{InnerCall, InnerCalls};
 use toolbus_tools::id::ToolName;
 use toolbus_tools::{CallError, Scope};
 use toolbus_wire::Execution;
@@ -26,6 +26,7 @@ use crate::report::{Category, StepFailure, StepReport, WispReport};
 use crate::template::{Filler, Results};
 use crate::texts;
 use crate::tool::WispsDeps;
+use crate::whole::read_whole;
 
 /// What a wisp runs with.
 pub(crate) struct Runner<'a> {
@@ -153,7 +154,6 @@ impl Runner<'_> {
             None => self.do_work(run, step).await?,
         };
 
-        let result = texts::cut(Cow::Owned(result), self.deps.config.result_bytes_max);
         let kept = self.kept.keep_output(id, &step.id, &result).await;
         if let Err(error) = &kept {
             warn(error, "could not keep the output of a step");
@@ -233,7 +233,8 @@ impl Runner<'_> {
                 return Err(StepFailure::from(&error));
             }
         };
-        let text = text_of(output.clone());
+        let (artifacts, max) = (self.deps.artifacts.as_ref(), self.deps.config.result_bytes_max);
+        let text = read_whole(&output, artifacts, &run.scope, max).await;
         if output.is_error {
             let failure = StepFailure::new(Category::of_text(&text), text);
             if is_write {
@@ -275,7 +276,9 @@ impl Runner<'_> {
         let limit = step.timeout.unwrap_or(self.deps.config.agent_timeout);
 
         match self.within(run, limit, task.wait()).await? {
-            AgentEnd::Completed(text) => Ok(text),
+            AgentEnd::Completed(text) => {
+                Ok(texts::cut(Cow::Owned(text), self.deps.config.result_bytes_max))
+            }
             AgentEnd::InputRequired(question) => {
                 let text = format!("the agent asks back: {question}");
                 Err(StepFailure::new(Category::Judgment, text))
@@ -325,7 +328,7 @@ impl Runner<'_> {
             let text = format!("the answer of the model was cut off: {}", answer.text);
             return Err(StepFailure::new(Category::Judgment, text));
         }
-        Ok(answer.text)
+        Ok(texts::cut(Cow::Owned(answer.text), self.deps.config.result_bytes_max))
     }
 
     /// Waits for something that is no call, at most for so long and until the scope is cancelled.
@@ -418,15 +421,6 @@ impl Runner<'_> {
             message: Some(format!("{}: step {}", run.plan.id, step.id)),
             ..ToolProgress::default()
         });
-    }
-}
-
-/// The text of an output, or else its value.
-fn text_of(output: Output) -> String {
-    let text = output.to_text();
-    match &output.structured {
-        Some(value) if text.trim().is_empty() => value.text().to_owned(),
-        _ => text.into_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use toolbus_tools::Budget;
 use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_wire::ErrorCode;
 
-use crate::support::{Bench, LIMIT, Setup, mcp, scope, scope_of, script, search, wisp};
+use crate::support::{Bench, LIMIT, Setup, mcp, scope, scope_of, script, search, wisp, with};
 
 #[tokio::test]
 async fn a_policy_decides_about_what_a_step_is_really_about() {
@@ -129,7 +129,9 @@ async fn large_results_are_artifacts_for_as_long_as_others_are() {
         let row = sqlx::query(text).fetch_one(store.readers()).await.unwrap();
         row.try_get::<i64, _>("pins").unwrap()
     };
-    let hanging = wisp(vec![search("a", "big:50000"), search("b", "wait")]);
+    let input = json!({"input_from": "a"});
+    let hanging =
+        wisp(vec![search("a", "big:50000"), search("b", "wait"), with(script("c", "x"), input)]);
     let letting = async {
         eventually(LIMIT, async || match pins().await {
             1 => Ok(()),
@@ -143,5 +145,17 @@ async fn large_results_are_artifacts_for_as_long_as_others_are() {
     bench.tasks.close();
     bench.tasks.wait().await;
     assert_eq!(pins().await, 0);
-    assert!(bench.artifacts.is_some());
+
+    // A step gets the whole, and not what a caller reads in its place.
+    let calls = bench.calls();
+    assert_eq!(calls[2].arguments["input_data"].as_str().unwrap().len(), 50_000);
+    let large =
+        wisp(vec![search("a", "big:3000000"), with(script("b", "x"), json!({"input_from": "a"}))]);
+    bench.spawn(json!([large])).await;
+    let input = bench.calls().last().unwrap().arguments["input_data"].to_string();
+    assert!(
+        input.len() < 300_000 && input.contains("all of its 3000000 bytes are in art_"),
+        "{}",
+        input.len()
+    );
 }

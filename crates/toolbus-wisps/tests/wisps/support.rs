@@ -219,7 +219,6 @@ pub(crate) struct Bench {
     pub(crate) memory: WorkingMemory,
     pub(crate) tasks: TaskTracker,
     pub(crate) store: LazyStore,
-    pub(crate) artifacts: Option<Artifacts>,
     place: Arc<StatePlace>,
 }
 
@@ -260,8 +259,8 @@ impl Bench {
         let memory = WorkingMemory::new(store.clone(), setup.memory.clone());
         let world = Arc::new(setup.world);
         let artifacts = setup.has_artifacts.then(|| {
-            let bytes = Place::folder(place.folder().expect("a folder").join("bytes"));
-            let config = ArtifactConfig { threshold_bytes: 1_000, ..ArtifactConfig::default() };
+            let bytes = Place::folder(&place.folder().expect("a folder").join("bytes"));
+            let config = ArtifactConfig { inline_bytes: 1_000, ..ArtifactConfig::default() };
             Artifacts::new(store.clone(), bytes, config)
         });
         let tasks = TaskTracker::new();
@@ -297,7 +296,7 @@ impl Bench {
             builder = builder.shape(Arc::new(OffloadOutput::new(artifacts.clone())));
         }
         let invoker = builder.build();
-        Self { world, invoker, memory, tasks, store, artifacts, place }
+        Self { world, invoker, memory, tasks, store, place }
     }
 
     /// Where its state is.
