@@ -456,5 +456,13 @@ pub(crate) fn mask(text: &str) -> String {
         }
         rest = &rest[at + end..];
     }
-    masked + rest
+    masked += rest;
+
+    match (masked.find(" failed, "), masked.find("s total):")) {
+        (Some(from), Some(to)) if from < to => {
+            masked.replace_range(from + " failed, ".len()..to, "0.0");
+            masked
+        }
+        _ => masked,
+    }
 }
