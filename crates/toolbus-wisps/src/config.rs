@@ -20,6 +20,8 @@ pub struct WispsConfig {
     pub concurrent_max: NonZeroUsize,
     /// Calls of the tool that run at a time, in one process. One more is told that it is busy.
     pub batches_max: usize,
+    /// The same of one owner, so that nobody takes them all.
+    pub owner_batches_max: usize,
     /// How long a call may take, all wisps together. Those that have not ended then have failed.
     pub timeout: Duration,
     /// How long calls that run at that time have to end.
@@ -70,6 +72,7 @@ impl Default for WispsConfig {
             definitions_depth_max: 32,
             concurrent_max: const { NonZeroUsize::new(10).expect("10 is not zero") },
             batches_max: 16,
+            owner_batches_max: 8,
             timeout: minutes(15),
             cancel_grace: Duration::from_secs(2),
             agent_timeout: minutes(5),

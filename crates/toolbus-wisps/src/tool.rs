@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio_util::task::TaskTracker;
 use toolbus_artifacts::Artifacts;
-use toolbus_memory::WorkingMemory;
+use toolbus_memory::{MemoryOwner, WorkingMemory};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
@@ -168,7 +168,8 @@ impl Executor for SpawnWisps {
             let definitions = call.arguments.get("definitions").unwrap_or(&Value::Null);
             let id = BatchId::of(&call.scope, &call.id, definitions);
 
-            let _begun = self.under_way.begin(&id, self.deps.config.batches_max)?;
+            let owner = MemoryOwner::of(&call.scope);
+            let _begun = self.under_way.begin(&id, owner.as_str(), &self.deps.config)?;
             let (deps, breaker) = (&self.deps, &self.breaker);
             Batch { deps, breaker, call: &call, id, wisps: &wisps }.run().await
         })

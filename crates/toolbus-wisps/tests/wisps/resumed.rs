@@ -66,7 +66,7 @@ async fn steps_that_were_done_are_not_done_again() {
 
     // A search changes nothing, so it is made again; it does not hang this time.
     let mut setup = Setup::default();
-    setup.config.timeout = std::time::Duration::from_millis(500);
+    setup.config.timeout = std::time::Duration::from_secs(2);
     let bench = Bench::with(Setup { place: Some(bench.place()), ..setup });
     let output = bench.spawn_as(ID, definitions).await.unwrap();
     let told = bench.told();
@@ -116,7 +116,7 @@ async fn a_step_that_was_not_started_is_run_again() {
     drop(running);
 
     let mut setup = Setup::default();
-    setup.config.timeout = std::time::Duration::from_millis(500);
+    setup.config.timeout = std::time::Duration::from_secs(2);
     let bench = Bench::with(Setup { place: Some(bench.place()), ..setup });
     bench.spawn_as(ID, definitions).await.unwrap();
     assert!(bench.told().iter().any(|told| told.contains("busy")), "{:?}", bench.told());
