@@ -11,7 +11,7 @@ use toolbus_wire::json::{RawJson, count_values};
 use toolbus_wire::message::tool::ContentBlock;
 
 pub use crate::call_error::CallError;
-pub use crate::invocation::{InnerCalls, Invocation};
+pub use crate::invocation::{InnerCall, InnerCalls, Invocation};
 
 use crate::artifact::{ArtifactFile, ArtifactInfo};
 use crate::id::{CallId, ToolName};

@@ -57,6 +57,21 @@ impl Invocation {
     }
 }
 
+/// A call that another makes, under an id of its own choice: the same id for the same work, so that
+/// whoever looks at calls sees what belongs together.
+#[derive(Debug, Clone)]
+pub struct InnerCall {
+    /// Its id.
+    pub id: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// The arguments.
+    pub arguments: Value,
+    /// How long the tool may run, without what its approval takes. `None`: until the deadline of
+    /// the call that makes it.
+    pub execution: Option<Duration>,
+}
+
 /// Makes calls in the name of a call that runs, through the same gates: for chains and whatever
 /// else calls tools. Clones belong to the same call.
 #[derive(Clone)]
@@ -116,7 +131,8 @@ impl InnerCalls {
     /// Makes a call in such a scope. It ends with the call that makes it, at the latest at that
     /// one's deadline.
     pub async fn call(&self, scope: &Arc<Scope>, tool: ToolName, arguments: Value) -> Outcome {
-        self.call_in_time(scope, tool, arguments, CallTime::until(self.context.deadline)).await
+        let call = InnerCall { id: CallId::random(), tool, arguments, execution: None };
+        self.make(scope, call).await
     }
 
     /// The same, whose tool may run as long as this. What its approval takes does not count.
@@ -127,23 +143,20 @@ impl InnerCalls {
         arguments: Value,
         execution: Duration,
     ) -> Outcome {
-        let until = CallTime::until(self.context.deadline);
-        let time = CallTime { execution: Some(execution), ..until };
-        self.call_in_time(scope, tool, arguments, time).await
+        let execution = Some(execution);
+        let call = InnerCall { id: CallId::random(), tool, arguments, execution };
+        self.make(scope, call).await
     }
 
-    async fn call_in_time(
-        &self,
-        scope: &Arc<Scope>,
-        tool: ToolName,
-        arguments: Value,
-        time: CallTime,
-    ) -> Outcome {
+    /// The same, with an id that its maker gives it.
+    pub async fn make(&self, scope: &Arc<Scope>, call: InnerCall) -> Outcome {
+        let InnerCall { id, tool, arguments, execution } = call;
+        let time = CallTime { execution, ..CallTime::until(self.context.deadline) };
         let Some(inner) = self.invoker.upgrade() else {
             return Err(CallError::cancelled().with_execution(Execution::NotStarted));
         };
         let arguments = Arguments::Value(arguments);
-        let call = Call::new(scope, CallId::random(), tool, arguments)
+        let call = Call::new(scope, id, tool, arguments)
             .with_time(time)
             .with_cancelled(self.context.cancelled.child_token())
             .with_asker(self.context.asker.clone());

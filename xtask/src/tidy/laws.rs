@@ -39,6 +39,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-scripts",
         "toolbus-chain",
         "toolbus-toolkits",
+        "toolbus-wisps",
     ],
     // models: what their APIs are told, without a way to run a tool
     &["toolbus-models"],

@@ -81,8 +81,9 @@ impl NewEntry {
         Ok(Self { tags: texts::parse_tags(tags)?, ..self })
     }
 
-    /// The same as a part of a large result, which is counted apart.
-    pub(crate) fn of_result(self) -> Self {
+    /// The same as a part of a result, which is counted apart from what is saved by hand.
+    #[must_use]
+    pub fn of_result(self) -> Self {
         Self { is_result: true, ..self }
     }
 }

@@ -7,6 +7,7 @@ use toolbus_store::Transaction;
 use toolbus_store::sqlx::{self, Row as _};
 
 use super::{NewEntry, WorkingMemory};
+use crate::namespace::Path;
 use crate::{Error, MemoryConfig, MemoryOwner};
 
 /// Entries that are taken away in one transaction: others wait behind it.
@@ -53,12 +54,11 @@ impl WorkingMemory {
         self.save_all(owner, vec![entry]).await
     }
 
-    /// Keeps all of these entries of one namespace, or none.
-    pub(crate) async fn save_all(
-        &self,
-        owner: &MemoryOwner,
-        entries: Vec<NewEntry>,
-    ) -> Result<(), Error> {
+    /// Keeps all of these entries of one namespace, or none. All are parts of results, or none is.
+    ///
+    /// # Errors
+    /// When its namespace would keep too much, or they cannot be written. Nothing is changed then.
+    pub async fn save_all(&self, owner: &MemoryOwner, entries: Vec<NewEntry>) -> Result<(), Error> {
         let Some(first) = entries.first() else { return Ok(()) };
         let save = Save {
             owner: owner.as_str().to_owned(),
@@ -73,6 +73,38 @@ impl WorkingMemory {
             .write(move |transaction| Box::pin(async move { save.run(transaction).await }))
             .await?;
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Keeps these entries no longer than so long from now. Those that are not there, or are kept
+    /// for less, stay as they are.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub async fn shorten(
+        &self,
+        owner: &MemoryOwner,
+        paths: Vec<Path>,
+        ttl: Duration,
+    ) -> Result<(), Error> {
+        let owner = owner.as_str().to_owned();
+        let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let store = self.store().open().await?;
+        store
+            .write(move |transaction| {
+                Box::pin(async move {
+                    let until = transaction.now_ms().await?.saturating_add(ttl);
+                    for path in &paths {
+                        let text = "UPDATE memory_entries SET expires_ms = $3
+                             WHERE owner = $1 AND path = $2 AND expires_ms > $3";
+                        let shortened =
+                            sqlx::query(text).bind(&owner).bind(path.lower()).bind(until);
+                        shortened.execute(transaction.connection()).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .await?;
+        Ok(())
     }
 
     /// Takes away the entries whose time is over, and says how many they were.

@@ -159,3 +159,32 @@ async fn a_store_that_is_gone_is_told_without_its_secrets() {
         );
     }
 }
+
+/// Results may be kept for a shorter time than they were to be, and not for a longer one.
+#[tokio::test]
+async fn what_is_kept_is_shortened_and_never_lengthened() {
+    for bench in Bench::all().await {
+        let owner = MemoryOwner::of(&scope("session/s1"));
+        let namespace = Namespace::of(&scope("session/s1")).unwrap();
+        let path = |key: &str| namespace.path_of(key).unwrap();
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let entry =
+            |key: &str, ttl: u64| NewEntry::new(path(key), "x").with_ttl(minutes(ttl)).of_result();
+        let entries = vec![entry("long", 60), entry("short", 1), entry("other", 60)];
+        bench.memory.save_all(&owner, entries).await.unwrap();
+
+        let paths = vec![path("long"), path("short"), path("absent")];
+        bench.memory.shorten(&owner, paths, minutes(5)).await.unwrap();
+        for (key, expected) in [("long", 5), ("short", 1), ("other", 60)] {
+            let info = bench.memory.find(&owner, &path(key)).await.unwrap().unwrap().info;
+            let left_ms = info.expires_ms - info.stored_ms;
+            let expected_ms = expected * 60_000;
+            assert!((expected_ms..expected_ms + 10_000).contains(&left_ms), "{key}: {left_ms} ms");
+        }
+
+        let mallory = MemoryOwner::of(&crate::support::scope_of("mallory", Some("session/s1")));
+        bench.memory.shorten(&mallory, vec![path("other")], minutes(1)).await.unwrap();
+        let other = bench.memory.find(&owner, &path("other")).await.unwrap().unwrap();
+        assert!(other.info.expires_ms - other.info.stored_ms >= 60 * 60_000);
+    }
+}

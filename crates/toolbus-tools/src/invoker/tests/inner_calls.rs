@@ -3,6 +3,7 @@
 use std::convert::identity;
 
 use super::*;
+use crate::call::InnerCall;
 use crate::tool::Annotations;
 
 /// What the tools that are called come to.
@@ -90,4 +91,23 @@ async fn a_tool_that_may_run_twice_stays_retryable() {
     };
     let error = outer_error(idempotent, busy(), transfer).await;
     assert_eq!((error.execution, error.is_retryable), (Execution::Started, true));
+}
+
+#[tokio::test]
+async fn an_inner_call_has_the_id_that_its_maker_gives_it() {
+    let registry = Registry::new();
+    let tell = |call: Invocation| ready(Ok(Output::text(call.id.to_string())));
+    registry.register(Tool::new("tell", "", "test"), tell).unwrap();
+    let outer = |call: Invocation| async move {
+        let scope = Arc::new(call.calls.scope(Door::Chain)?);
+        let id = CallId::parse("wisp-1-a").unwrap();
+        let inner =
+            InnerCall { id, tool: name("tell"), arguments: json!({}), execution: Some(SECOND) };
+        call.calls.make(&scope, inner).await
+    };
+    registry.register(Tool::new("outer", "", "test"), outer).unwrap();
+
+    let call = Call { tool: name("outer"), ..call(json!({})) };
+    let output = Invoker::new(Arc::new(registry)).invoke(call).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("wisp-1-a"));
 }
