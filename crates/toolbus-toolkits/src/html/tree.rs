@@ -5,7 +5,7 @@
 //! element, one without a start is passed over, and no text is lost.
 
 use html5gum::emitters::default::DefaultEmitter;
-use html5gum::{HtmlString, StartTag, Token, Tokenizer};
+use html5gum::{HtmlString, StartTag, Token, Tokenizer, naive_next_state};
 
 /// Deepest nesting. Elements below are passed over, and their texts stay.
 const DEPTH_MAX: usize = 200;
@@ -124,22 +124,33 @@ const KEPT: [&str; 9] =
 struct Builder {
     page: Page,
     open: Vec<NodeId>,
+    /// Where the head is among what is open.
+    head: Option<usize>,
     /// The end tag that raw text is passed over to.
     skipped_to: Option<String>,
-    title: Option<String>,
+    title: String,
+    /// How many titles there were. The first counts.
+    titles: usize,
 }
 
 impl Page {
     /// Reads a page.
     pub(crate) fn parse(html: &str) -> Self {
-        let mut emitter = DefaultEmitter::default();
-        emitter.naively_switch_states(true);
+        let mut tokenizer = Tokenizer::new_with_emitter(html, DefaultEmitter::default());
         let mut builder = Builder::new();
 
-        for token in Tokenizer::new_with_emitter(html, emitter) {
+        while let Some(token) = tokenizer.next() {
             let Ok(token) = token;
             match token {
-                Token::StartTag(tag) => builder.start(tag),
+                Token::StartTag(tag) => {
+                    // Within pictures these are elements like all others.
+                    if let Some(state) = naive_next_state(&tag.name)
+                        && !builder.is_in_picture()
+                    {
+                        tokenizer.set_state(state);
+                    }
+                    builder.start(tag);
+                }
                 Token::EndTag(tag) => builder.end(&name_of(&tag.name)),
                 Token::String(text) => builder.text(&String::from_utf8_lossy(&text.value)),
                 Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
@@ -214,7 +225,8 @@ impl Builder {
     fn new() -> Self {
         let root = Node::Element(Element { tag: "html".to_owned(), ..Element::default() });
         let page = Page { nodes: vec![root], title: None, is_cut: false };
-        Self { page, open: vec![0], skipped_to: None, title: None }
+        let open = vec![0];
+        Self { page, open, head: None, skipped_to: None, title: String::new(), titles: 0 }
     }
 
     fn start(&mut self, tag: StartTag<()>) {
@@ -236,9 +248,8 @@ impl Builder {
         self.close_implied(&name);
         let is_void = VOID.contains(&name.as_str());
         let is_closed = is_void || (tag.self_closing && self.is_in_picture());
-        let is_title = name == "title" && !self.is_in_picture();
-        if is_title && self.title.is_none() {
-            self.title = Some(String::new());
+        if name == "title" && !self.is_in_picture() {
+            self.titles += 1;
         }
         if self.open.len() > DEPTH_MAX && !is_void {
             return;
@@ -252,8 +263,12 @@ impl Builder {
         if element.is_block() {
             self.mark_blocks();
         }
+        let is_head = element.tag == "head";
         let id = self.add(Node::Element(element));
         if !is_closed {
+            if is_head && self.head.is_none() {
+                self.head = Some(self.open.len());
+            }
             self.open.push(id);
         }
     }
@@ -274,7 +289,7 @@ impl Builder {
         for at in (1..self.open.len()).rev() {
             let open = self.tag_of(self.open[at]);
             if open == name {
-                self.open.truncate(at);
+                self.close_from(at);
                 return;
             }
             if !is_of_table && SCOPES.contains(&open) {
@@ -287,12 +302,10 @@ impl Builder {
         if self.skipped_to.is_some() {
             return;
         }
-        let is_in_title = self.open.last().is_some_and(|id| self.tag_of(*id) == "title");
-        if is_in_title {
-            if let Some(title) = &mut self.title
-                && self.page.title.is_none()
-            {
-                title.push_str(text);
+        if self.open.last().is_some_and(|id| self.tag_of(*id) == "title") {
+            // That of a picture is not the page's.
+            if self.titles == 1 && !self.is_in_picture() {
+                self.title.push_str(text);
             }
             return;
         }
@@ -303,8 +316,7 @@ impl Builder {
     }
 
     fn finish(mut self) -> Page {
-        let title = self.title.unwrap_or_default();
-        let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
         let title = bounded(title.as_bytes(), TITLE_BYTES_MAX);
         self.page.title = (!title.is_empty()).then_some(title);
         self.page
@@ -314,29 +326,44 @@ impl Builder {
     fn close_implied(&mut self, name: &str) {
         self.close_head(name);
         match name {
-            "li" => self.close_within(&["li"], &["ul", "ol", "menu"]),
-            "dt" | "dd" => self.close_within(&["dt", "dd"], &["dl"]),
+            "li" => self.close_within(&["li"], &["ul", "ol", "menu", "td", "th", "table"]),
+            "dt" | "dd" => self.close_within(&["dt", "dd"], &["dl", "td", "th", "table"]),
             "tr" => self.close_within(&["tr"], &["table"]),
             "td" | "th" => self.close_within(&["td", "th"], &["tr", "table"]),
             "thead" | "tbody" | "tfoot" => {
                 self.close_within(&["thead", "tbody", "tfoot"], &["table"]);
             }
-            "option" | "optgroup" => self.close_within(&["option"], &["select"]),
             _ => {}
         }
         if BLOCKS.contains(&name) {
-            self.close_within(&["p"], &BLOCKS);
+            self.close_paragraph();
         }
     }
 
     /// Ends the head with what cannot be in it.
     fn close_head(&mut self, name: &str) {
-        if self.open.len() > 1
-            && !OF_HEAD.contains(&name)
-            && self.open.iter().any(|id| self.tag_of(*id) == "head")
-            && !self.open.iter().any(|id| self.tag_of(*id) == "template")
-        {
-            self.open.truncate(1);
+        let Some(head) = self.head.filter(|_| !OF_HEAD.contains(&name)) else { return };
+        if !self.open.iter().any(|id| self.tag_of(*id) == "template") {
+            self.close_from(head);
+        }
+    }
+
+    /// Closes what is open from this place on.
+    fn close_from(&mut self, at: usize) {
+        self.open.truncate(at);
+        self.head = self.head.filter(|head| *head < at);
+    }
+
+    /// Closes a paragraph with what stands on lines of its own.
+    fn close_paragraph(&mut self) {
+        for at in (1..self.open.len()).rev() {
+            let open = self.tag_of(self.open[at]);
+            if open == "p" {
+                return self.close_from(at);
+            }
+            if BLOCKS.contains(&open) || SCOPES.contains(&open) {
+                return;
+            }
         }
     }
 
@@ -345,10 +372,10 @@ impl Builder {
         for at in (1..self.open.len()).rev() {
             let open = self.tag_of(self.open[at]);
             if names.contains(&open) {
-                self.open.truncate(at);
+                self.close_from(at);
                 return;
             }
-            if limits.contains(&open) || SCOPES.contains(&open) {
+            if limits.contains(&open) {
                 return;
             }
         }
