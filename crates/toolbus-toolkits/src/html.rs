@@ -10,5 +10,5 @@ mod text;
 mod tree;
 
 pub(crate) use markdown::to_markdown;
-pub(crate) use text::{inline_text, to_text};
-pub(crate) use tree::Page;
+pub(crate) use text::{inline_text, text_of, to_text};
+pub(crate) use tree::{Element, Page};

@@ -4,6 +4,8 @@
 //!   in a working directory.
 //! - [`shell`]: `bash`, in a sandbox that shares that directory.
 //! - [`web`]: `web_search`, `web_browse` and `web_fetch`, which reach the public Internet.
+//! - [`linkedin`]: `linkedin_jobs` and `linkedin_job_detail`, from LinkedIn's public pages.
+//! - [`anthropic_usage`]: the tool of that name, for an organization's use of Anthropic's API.
 //! - [`rest`]: HTTP endpoints that the settings or an OpenAPI document name.
 //!
 //! Each module has its settings, its guide, and a function that registers its tools. Models reach
@@ -15,10 +17,13 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("commands are contained by Linux's namespaces");
 
+pub mod anthropic_usage;
 mod arguments;
 mod credential;
 pub mod files;
 mod html;
+pub mod linkedin;
+mod page;
 pub mod rest;
 pub mod shell;
 pub mod web;

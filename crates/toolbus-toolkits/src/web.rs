@@ -15,7 +15,6 @@
 mod browse;
 mod fetch;
 mod github;
-mod page;
 mod search;
 mod settings;
 
@@ -27,7 +26,9 @@ use reqwest::Url;
 use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, HeaderValue, USER_AGENT};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
-use toolbus_fetch::{FetchConfig, Fetcher, ResolveHost, SystemResolver};
+use toolbus_fetch::{
+    FetchConfig, FetchRequest, FetchResponse, Fetcher, ResolveHost, SystemResolver,
+};
 use toolbus_memory::WorkingMemory;
 use toolbus_tools::arguments::whole_number;
 use toolbus_tools::call::{CallError, Invocation, Output};
@@ -35,6 +36,7 @@ use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Tool};
 
 use crate::credential::CredentialPlaces;
+use crate::page::PageError;
 use search::Provider;
 pub use search::{SearchError, SearchProvider, SearchResult};
 pub use settings::{SearchFormat, SearchService, WebSettings};
@@ -158,6 +160,14 @@ impl Web {
     }
 }
 
+impl WebInner {
+    /// Sends a request.
+    async fn send(&self, request: FetchRequest) -> Result<FetchResponse, PageError> {
+        let timeout = self.settings.timeout.duration();
+        Ok(self.fetcher.send(FetchRequest { timeout, ..request }).await?)
+    }
+}
+
 impl Operation {
     fn definition(self, settings: &WebSettings) -> Tool {
         let tool = |name: &str, description: &str| {
@@ -252,7 +262,7 @@ impl Executor for WebTool {
 }
 
 /// The headers of a browser.
-fn browser_headers(accept: &'static str) -> HeaderMap {
+pub(crate) fn browser_headers(accept: &'static str) -> HeaderMap {
     HeaderMap::from_iter([
         (USER_AGENT, HeaderValue::from_static(BROWSER)),
         (ACCEPT, HeaderValue::from_static(accept)),

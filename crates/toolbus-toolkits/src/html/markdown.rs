@@ -186,8 +186,7 @@ impl<'a> Writer<'a> {
             Child::Element(code) if code.tag == "code" => Some(code),
             _ => None,
         });
-        let languages = [Some(pre), code].into_iter().flatten().filter_map(language_of);
-        let language = languages.last().unwrap_or_default();
+        let language = code.and_then(language_of).or_else(|| language_of(pre)).unwrap_or_default();
         let fence = "`".repeat(longest_run(text, '`').max(2) + 1);
         self.emit(&format!("{fence}{language}\n{text}\n{fence}"));
     }
@@ -199,7 +198,7 @@ impl<'a> Writer<'a> {
         // Tables that only lay out a page.
         let columns = rows.iter().map(|(cells, _)| cells.len()).max().unwrap_or_default();
         let is_layout = cells().any(|cell| has_layout(self.page, cell));
-        if columns < 2 || columns > COLUMNS_MAX || is_layout {
+        if !(2..=COLUMNS_MAX).contains(&columns) || is_layout {
             for (cells, _) in rows {
                 for cell in cells {
                     self.blocks(cell);

@@ -182,10 +182,30 @@ impl Page {
         })
     }
 
-    /// All elements for which this holds, in their order, and none below one of them.
-    pub(crate) fn find_all<'a>(&'a self, holds: impl Fn(&Element) -> bool) -> Vec<&'a Element> {
+    /// The text below an element, without its elements.
+    pub(crate) fn plain_text(&self, element: &Element) -> String {
+        let mut text = String::new();
+        for child in self.children(element) {
+            match child {
+                Child::Text(part) => text.push_str(part),
+                Child::Element(child) => {
+                    text.push_str(&self.plain_text(child));
+                    text.push(' ');
+                }
+            }
+        }
+        text
+    }
+
+    /// All elements below this one for which this holds, in their order, and none below one of
+    /// them.
+    pub(crate) fn find_all<'a>(
+        &'a self,
+        below: &'a Element,
+        holds: impl Fn(&Element) -> bool,
+    ) -> Vec<&'a Element> {
         let mut found = Vec::new();
-        let mut waiting = vec![self.root()];
+        let mut waiting = vec![below];
         while let Some(element) = waiting.pop() {
             if holds(element) {
                 found.push(element);

@@ -96,22 +96,16 @@ pub struct RestEndpoint {
 pub enum RestMethod {
     /// Reads.
     #[default]
-    #[serde(alias = "get", alias = "Get")]
     Get,
     /// Reads the headers.
-    #[serde(alias = "head", alias = "Head")]
     Head,
     /// Sends.
-    #[serde(alias = "post", alias = "Post")]
     Post,
     /// Replaces.
-    #[serde(alias = "put", alias = "Put")]
     Put,
     /// Changes.
-    #[serde(alias = "patch", alias = "Patch")]
     Patch,
     /// Deletes.
-    #[serde(alias = "delete", alias = "Delete")]
     Delete,
 }
 
@@ -209,6 +203,10 @@ impl RestEndpoint {
     /// What is wrong with it, without a word of its credential.
     pub(super) fn check(&self) -> Result<(), String> {
         ToolName::parse(&self.name).map_err(|error| format!("name: {error}"))?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        if !self.name.bytes().all(is_plain) {
+            return Err("name: letters, digits, '_', '-' and '.'".to_owned());
+        }
         UrlTemplate::parse(&self.url_template).map_err(|error| format!("url_template: {error}"))?;
         self.parameters()?;
 

@@ -8,9 +8,9 @@ use toolbus_tools::arguments::text;
 use toolbus_tools::call::{Invocation, Output};
 
 use super::github;
-use super::page::{FetchedText, PageError, parse_url, read_text};
 use super::{WebInner, browser_headers};
 use crate::html::{Page, to_markdown};
+use crate::page::{FetchedText, PageError, parse_url, read_text};
 
 /// The category of chunks and indexes.
 const CATEGORY: &str = "web";

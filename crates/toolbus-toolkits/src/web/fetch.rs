@@ -7,9 +7,9 @@ use toolbus_fetch::{BodyLimit, Error, FetchRequest, Oversize};
 use toolbus_tools::arguments::text;
 use toolbus_tools::call::Output;
 
-use super::page::{FetchedText, PageError, parse_url, read_text};
 use super::{WebInner, browser_headers};
 use crate::html::{Page, to_text};
+use crate::page::{FetchedText, PageError, parse_url, read_text};
 
 /// Largest body, in bytes.
 const BODY_BYTES_MAX: usize = 2_000_000;

@@ -7,7 +7,7 @@ use toolbus_fetch::{BodyLimit, FetchRequest, Oversize};
 
 use super::WebInner;
 use super::browse::ReadPage;
-use super::page::{PageError, read_text};
+use crate::page::{PageError, read_text};
 
 /// Largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;

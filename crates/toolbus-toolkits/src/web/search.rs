@@ -210,9 +210,9 @@ pub(super) async fn search(web: &WebInner, arguments: &Map<String, Value>) -> Ou
             SearchFormat::Lines => "Error: query must not be empty",
         });
     }
-    let count = match read_count(arguments, web.settings.max_search_results.get()) {
-        Ok(count) => count,
-        Err(output) => return output,
+    let count = read_count(arguments, web.settings.max_search_results.get());
+    let Some(count) = count else {
+        return Output::error("Error: count must be a whole number from 1 to 20");
     };
 
     let found = web.search.search(query, count).await;
@@ -229,13 +229,11 @@ pub(super) async fn search(web: &WebInner, arguments: &Map<String, Value>) -> Ou
     }
 }
 
-fn read_count(arguments: &Map<String, Value>, default: u8) -> Result<u8, Output> {
-    let Some(written) = arguments.get("count") else { return Ok(default) };
-    let number = written.as_i64().or_else(|| written.as_u64().map(|_| i64::MAX));
-    match number {
-        Some(number) => Ok(u8::try_from(number.clamp(1, i64::from(RESULTS_MAX))).unwrap_or(1)),
-        None => Err(Output::error("Error: count must be a whole number from 1 to 20")),
-    }
+/// How many results are wanted; `None` where that is no whole number.
+fn read_count(arguments: &Map<String, Value>, default: u8) -> Option<u8> {
+    let Some(written) = arguments.get("count") else { return Some(default) };
+    let number = written.as_i64().or_else(|| written.as_u64().map(|_| i64::MAX))?;
+    u8::try_from(number.clamp(1, i64::from(RESULTS_MAX))).ok()
 }
 
 /// A result without marks, in lines that are bounded; `None` where it leads nowhere.

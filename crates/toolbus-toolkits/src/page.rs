@@ -1,25 +1,23 @@
 //! A page as it comes: fetched, read as text, or refused.
 
 use reqwest::Url;
-use toolbus_fetch::{BodyLimit, ContentType, Error, FetchRequest, FetchResponse, decode_text};
-
-use super::WebInner;
+use toolbus_fetch::{BodyLimit, ContentType, Error, FetchResponse, decode_text};
 
 /// A page as text.
 #[derive(Debug)]
-pub(super) struct FetchedText {
+pub(crate) struct FetchedText {
     /// Where it came from, after all redirects.
-    pub(super) url: Url,
-    pub(super) status: u16,
-    pub(super) content_type: ContentType,
-    pub(super) text: String,
+    pub(crate) url: Url,
+    pub(crate) status: u16,
+    pub(crate) content_type: ContentType,
+    pub(crate) text: String,
     /// There was more.
-    pub(super) is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PageError {
+pub(crate) enum PageError {
     #[error("the URL cannot be read: {0}")]
     Url(String),
     #[error("HTTP {0}")]
@@ -30,23 +28,15 @@ pub(super) enum PageError {
     Fetch(#[from] Error),
 }
 
-impl WebInner {
-    /// Sends a request.
-    pub(super) async fn send(&self, request: FetchRequest) -> Result<FetchResponse, PageError> {
-        let timeout = self.settings.timeout.duration();
-        Ok(self.fetcher.send(FetchRequest { timeout, ..request }).await?)
-    }
-}
-
 /// Reads an address as models write it. A fragment says nothing to a server.
-pub(super) fn parse_url(written: &str) -> Result<Url, PageError> {
+pub(crate) fn parse_url(written: &str) -> Result<Url, PageError> {
     let mut url = Url::parse(written.trim()).map_err(|error| PageError::Url(error.to_string()))?;
     url.set_fragment(None);
     Ok(url)
 }
 
 /// Reads the answer to a request as text.
-pub(super) async fn read_text(
+pub(crate) async fn read_text(
     response: FetchResponse,
     limit: BodyLimit,
 ) -> Result<FetchedText, PageError> {
