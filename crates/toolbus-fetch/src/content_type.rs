@@ -44,6 +44,7 @@ impl ContentType {
     #[must_use]
     pub fn may_be_text(&self) -> bool {
         let media_type = self.media_type.as_str();
+
         self.is_html()
             || self.is_json()
             || media_type.is_empty()

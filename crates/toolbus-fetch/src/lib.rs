@@ -3,14 +3,14 @@
 //! - [`is_public`] and its neighbours say which addresses are those of the public Internet. It is
 //!   the one place that does: MCP servers of agents are guarded by the same functions.
 //! - [`Fetcher`] makes requests. It connects to public addresses and to what the operator allows
-//!   ([`AllowedHost`]), checked where the connection is made and at every redirect, which it follows
-//!   itself.
-//! - [`FetchResponse`] is read within limits of bytes and time, unpacked here, so that they hold for
-//!   what comes out; [`ContentType`] and [`decode_text`] make a text of it.
+//!   ([`AllowedHost`]), checked where the connection is made and at every redirect, which it
+//!   follows itself.
+//! - [`FetchResponse`] is read within limits of bytes and time, unpacked here, so that they hold
+//!   for what comes out; [`ContentType`] and [`decode_text`] make a text of it.
 //!
 //! Invariants: no name is connected to at an address that was not checked at that moment; no proxy
-//! is used, for it would resolve names by itself; credentials go to the origin that they are for and
-//! nowhere else; nothing is read without a limit.
+//! is used, for it would resolve names by itself; credentials go to the origin that they are for
+//! and nowhere else; nothing is read without a limit.
 
 mod address;
 mod allowed;

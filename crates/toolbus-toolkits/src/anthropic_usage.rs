@@ -1,8 +1,8 @@
 //! `anthropic_usage`: what an organization uses of Anthropic's API, and what that costs.
 //!
-//! To wire it: check [`AnthropicUsageSettings`] with those of the program and call [`register`] with
-//! the places of credentials (`anthropic` is the provider in the vault). Without a key there is no
-//! tool. Add [`guide`] to the guides where there is one.
+//! To wire it: check [`AnthropicUsageSettings`] with those of the program and call [`register`]
+//! with the places of credentials (`anthropic` is the provider in the vault). Without a key there
+//! is no tool. Add [`guide`] to the guides where there is one.
 //!
 //! Invariant: the key goes to the API alone, and what that says is freed from it.
 
@@ -153,6 +153,7 @@ fn definition(timeout: Duration) -> Tool {
         },
         "required": ["action", "starting_at"]
     });
+
     let description = "Query the Anthropic Admin API for organization usage and cost reports.";
     Tool::new(NAME, description, NAME)
         .in_group(NAME)

@@ -201,6 +201,7 @@ impl Operation {
                 }),
             ),
         };
+
         Tool::new(name, description, SOURCE)
             .in_group(SOURCE)
             .read_only()

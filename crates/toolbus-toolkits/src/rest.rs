@@ -2,16 +2,16 @@
 //!
 //! An endpoint is an address with places for arguments ([`RestEndpoint`]); each becomes a tool. The
 //! addresses that arguments make stay below the one of the settings: no argument changes the host,
-//! leaves its segment of the path or adds a parameter ([`template`]).
+//! leaves its segment of the path or adds a parameter.
 //!
 //! To wire it: check [`RestSettings`] with those of the program, make [`Rest::new`] with the places
 //! of credentials (`rest:NAME` is the provider of the endpoint NAME in the vault), and call
 //! [`register`]; add [`guide`] to the guides where there are endpoints. [`openapi::import`] makes
 //! endpoints of a document, to be added to those of the settings before.
 //!
-//! Invariants: an endpoint that is not declared internal reaches public addresses only; a credential
-//! goes to its endpoint's origin and nowhere else, and stands in no result, error or log; a request
-//! that writes is never sent twice.
+//! Invariants: an endpoint that is not declared internal reaches public addresses only; a
+//! credential goes to its endpoint's origin and nowhere else, and stands in no result, error or
+//! log; a request that writes is never sent twice.
 
 pub mod openapi;
 mod settings;

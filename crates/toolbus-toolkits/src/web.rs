@@ -6,8 +6,8 @@
 //! which a setting chooses one.
 //!
 //! To wire it: check [`WebSettings`] with those of the program, make [`Web::new`] with the working
-//! memory of the agent and the places of credentials (`web:brave` or `web:tavily` is the provider in
-//! the vault), call [`register`], and add [`guide`] to the guides.
+//! memory of the agent and the places of credentials (`web:brave` or `web:tavily` is the provider
+//! in the vault), call [`register`], and add [`guide`] to the guides.
 //!
 //! Invariants: nothing but public addresses is reached, and what the settings allow; a key goes to
 //! its provider and nowhere else; pages are bounded before and after they are written.
@@ -200,6 +200,7 @@ impl Operation {
 
     fn parameters(self) -> Value {
         let url = json!({"type": "string", "description": "The address, http or https"});
+
         match self {
             Self::Search => json!({
                 "type": "object",

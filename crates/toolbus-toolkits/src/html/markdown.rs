@@ -80,6 +80,7 @@ impl<'a> Writer<'a> {
             if self.is_full {
                 return;
             }
+
             match child {
                 Child::Text(text) => push_collapsed(&mut paragraph, text),
                 Child::Element(child) if is_noise(child) => {}
@@ -107,18 +108,19 @@ impl<'a> Writer<'a> {
                     self.emit(&format!("{} {}", "#".repeat(level), text.trim()));
                 }
             }
-            "hr" => self.emit("---"),
-            "pre" => self.code(element),
-            "blockquote" => self.quote(element),
-            "ul" | "ol" | "menu" | "dir" => self.list(element),
-            "li" => self.item(element, "- "),
-            "table" => self.table(element),
             "dt" => {
                 let text = self.inline_of(element);
                 if !text.trim().is_empty() {
                     self.emit(&format!("**{}**", text.trim().replace('\n', " ")));
                 }
             }
+
+            "hr" => self.emit("---"),
+            "pre" => self.code(element),
+            "blockquote" => self.quote(element),
+            "ul" | "ol" | "menu" | "dir" => self.list(element),
+            "li" => self.item(element, "- "),
+            "table" => self.table(element),
             _ => self.blocks(element),
         }
     }
@@ -241,6 +243,7 @@ impl<'a> Writer<'a> {
                         _ => None,
                     });
                     let cells: Vec<_> = cells.collect();
+
                     let is_head = cells.iter().all(|cell| cell.tag == "th");
                     if !cells.is_empty() {
                         rows.push((cells, is_head));
@@ -281,6 +284,7 @@ impl<'a> Writer<'a> {
             "strong" | "b" => self.wrapped(element, "**", out),
             "em" | "i" => self.wrapped(element, "*", out),
             "del" | "s" | "strike" => self.wrapped(element, "~~", out),
+
             "code" | "kbd" | "samp" => {
                 let mut text = String::new();
                 self.raw(element, &mut text);

@@ -49,6 +49,7 @@ fn write_element(page: &Page, element: &Element, out: &mut String) {
                 (false, false) => out.push_str(&format!("{text} ({href})")),
             }
         }
+
         "pre" => raw(page, element, out),
         "li" => {
             out.push_str("\n- ");

@@ -101,8 +101,8 @@ enum Place {
     Query { is_exploded: bool },
 }
 
-/// Makes endpoints of the operations of a document. They are still to be added to the settings, which
-/// check them.
+/// Makes endpoints of the operations of a document. They are still to be added to the settings,
+/// which check them.
 ///
 /// # Errors
 /// Why one cannot be made.

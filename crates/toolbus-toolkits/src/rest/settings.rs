@@ -70,8 +70,8 @@ pub struct RestEndpoint {
     #[serde(alias = "AuthEnvVar")]
     pub auth_env_var: Option<String>,
     /// The credential in its place: `${vault:NAME}` for one of the vault, there of `rest:` and the
-    /// name of the endpoint; `${NAME}` for a variable; or the credential itself. It is read for each
-    /// request.
+    /// name of the endpoint; `${NAME}` for a variable; or the credential itself. It is read for
+    /// each request.
     pub auth_credential: Option<Secret>,
     /// The header that an API key goes into.
     #[serde(alias = "ApiKeyHeader")]

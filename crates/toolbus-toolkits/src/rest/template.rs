@@ -129,6 +129,7 @@ fn parse_parts(text: &str) -> Result<Vec<Part>, TemplateError> {
         if start > 0 {
             parts.push(Part::Literal(rest[..start].to_owned()));
         }
+
         let inside = &rest[start + 1..start + length];
         parts.push(match inside.chars().next() {
             Some(begin @ ('?' | '&')) => {

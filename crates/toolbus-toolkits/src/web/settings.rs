@@ -31,8 +31,8 @@ pub struct WebSettings {
     /// wherever it is, though its address may not be public.
     pub search_url: Option<HttpUrl>,
     /// The key of the search provider: itself, `${NAME}` for a variable of the environment, or
-    /// `${vault:NAME}` for a credential of the vault, there of `web:brave` or `web:tavily`. When not
-    /// set: the variable `BRAVE_API_KEY` or `TAVILY_API_KEY`. Without a key nothing is found.
+    /// `${vault:NAME}` for a credential of the vault, there of `web:brave` or `web:tavily`. When
+    /// not set: the variable `BRAVE_API_KEY` or `TAVILY_API_KEY`. Without a key nothing is found.
     pub api_key: Option<Secret>,
     /// How results are written.
     pub search_format: SearchFormat,
@@ -40,8 +40,8 @@ pub struct WebSettings {
     pub max_search_results: NonZeroU8,
     /// How long a page may be, in characters, that `web_browse` gives as it is.
     pub chunking_threshold: u32,
-    /// The longest chunk of a longer one, in characters. Chunks are longer where there would be more
-    /// of them than working memory takes.
+    /// The longest chunk of a longer one, in characters. Chunks are longer where there would be
+    /// more of them than working memory takes.
     pub chunk_max_length: u32,
     /// How long chunks are kept.
     pub chunk_ttl: TimeSpan,

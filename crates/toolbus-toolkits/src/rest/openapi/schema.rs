@@ -92,6 +92,7 @@ impl<'a> Resolver<'a> {
             if DROPPED.contains(&key.as_str()) || key.starts_with("x-") {
                 continue;
             }
+
             let value = match key.as_str() {
                 // What is in them are names, not members of schemas.
                 "properties" | "patternProperties" | "$defs" | "definitions" => {
