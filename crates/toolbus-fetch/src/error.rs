@@ -59,7 +59,7 @@ pub enum Error {
     /// It ends in the middle.
     #[error("it breaks off: {0}")]
     Broken(String),
-    /// Whoever asked for it no longer wants it, or the request is none.
+    /// It cannot be sent.
     #[error("the request is wrong: {0}")]
     Request(String),
 }

@@ -172,9 +172,12 @@ impl FetcherInner {
         let is_followed = matches!(request.method, Method::GET | Method::HEAD);
         let mut url = request.url.clone();
         let mut redirects = 0;
+        // Whoever it was sent to in between does not choose what is asked there with credentials,
+        // or within a network.
+        let mut is_origin = true;
 
         loop {
-            let is_origin = url.origin() == origin;
+            is_origin = is_origin && url.origin() == origin;
             let client = self.client_for(&url, request.is_internal && is_origin)?;
             let response = send_hop(client, &request, &url, is_origin).await?;
             let location = match is_redirect(response.status()) && is_followed {

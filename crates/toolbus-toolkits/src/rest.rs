@@ -268,7 +268,8 @@ impl Executor for RestTool {
     }
 
     fn coerce(&self, arguments: &mut Map<String, Value>) {
-        arguments.retain(|_, value| !value.is_null());
+        // In a body null says something.
+        arguments.retain(|name, value| !value.is_null() || !self.template.has(name));
     }
 }
 

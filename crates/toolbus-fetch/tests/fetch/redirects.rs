@@ -1,9 +1,11 @@
 //! Redirects, hop by hop.
 
+use std::sync::{Arc, OnceLock};
+
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use toolbus_fetch::Error;
-use toolbus_testkit::scripted_server::Reply;
+use toolbus_testkit::scripted_server::{Reply, Server};
 
 use crate::support::{CUT, fetcher, get, port_of, read, server};
 
@@ -77,6 +79,45 @@ async fn what_an_internal_address_redirects_to_is_checked() {
     let error = read(&fetcher(&[]), request, CUT).await.expect_err("another origin");
     assert!(matches!(error, Error::NotPublic(_)), "{error}");
     assert!(hidden.asked().is_empty());
+}
+
+/// A server that sends on to another, which sends back to it.
+async fn there_and_back() -> (Server, String, Server, String) {
+    let back = Arc::new(OnceLock::<String>::new());
+    let known = Arc::clone(&back);
+    let (relay, relay_base) =
+        server(move |_| to(&format!("{}/chosen", known.get().expect("it is set")))).await;
+    let onward = relay_base.clone();
+    let (first, first_base) = server(move |path| match path {
+        "/" => to(&onward),
+        _ => Reply::body(200, "text/plain", "secret"),
+    })
+    .await;
+    back.set(first_base.clone()).expect("it is set once");
+    (first, first_base, relay, relay_base)
+}
+
+#[tokio::test]
+async fn nobody_in_between_uses_the_credentials() {
+    let (first, base, relay, _) = there_and_back().await;
+    let mut request = get(&base);
+    request.credentials.insert("authorization", HeaderValue::from_static("Bearer canary"));
+    read(&fetcher(&["127.0.0.1"]), request, CUT).await.expect("it is followed");
+    let carried: Vec<_> =
+        first.asked().iter().map(|asked| asked.headers.contains_key("authorization")).collect();
+    assert_eq!(carried, [true, false]);
+    assert!(!relay.only_request().headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn nobody_in_between_leads_into_a_network() {
+    let (first, base, relay, relay_base) = there_and_back().await;
+    let mut request = get(&base);
+    request.is_internal = true;
+    let allowed = format!("127.0.0.1:{}", port_of(&relay_base));
+    let error = read(&fetcher(&[&allowed]), request, CUT).await.expect_err("not from elsewhere");
+    assert!(matches!(error, Error::NotPublic(_)), "{error}");
+    assert_eq!((first.asked().len(), relay.asked().len()), (1, 1));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use html5gum::{HtmlString, StartTag, Token, Tokenizer, naive_next_state};
 /// Deepest nesting. Elements below are passed over, and their texts stay.
 const DEPTH_MAX: usize = 200;
 /// Most nodes of a page. What follows is cut off.
-const NODES_MAX: usize = 400_000;
+const NODES_MAX: usize = 200_000;
 /// Longest value of an attribute that is kept, in bytes.
 const ATTRIBUTE_BYTES_MAX: usize = 4 << 10;
 /// Longest title, in bytes.

@@ -86,6 +86,15 @@ impl UrlTemplate {
         Ok(Self { origin, parts })
     }
 
+    /// Whether an argument of this name has a place.
+    pub(super) fn has(&self, argument: &str) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Literal(_) => false,
+            Part::Argument(name) => name == argument,
+            Part::Parameters { names, .. } => names.iter().any(|known| known.name == argument),
+        })
+    }
+
     /// The address with these arguments.
     pub(super) fn expand(&self, arguments: &Map<String, Value>) -> Result<Url, ExpandError> {
         let mut text = self.origin.clone();

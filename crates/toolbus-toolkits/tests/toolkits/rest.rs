@@ -153,10 +153,13 @@ async fn bodies_are_the_arguments_or_one_of_them() {
     let all = RestEndpoint { send_body_as_json: true, ..endpoint(RestMethod::Post, "BASE/{id}") };
     let bench = RestBench::one(ok(), all.clone()).await;
     bench.output(json!({"id": 7, "text": "x", "none": null})).await;
+    // Null clears a member of a body, and is no argument of an address.
     let asked = bench.server.only_request();
     assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/7"));
     assert_eq!(asked.headers["content-type"], "application/json");
-    assert_eq!(asked.body, json!({"id": 7, "text": "x"}));
+    assert_eq!(asked.body, json!({"id": 7, "text": "x", "none": null}));
+    bench.output(json!({"id": null})).await;
+    assert_eq!(bench.server.asked()[1].path, "/%7Bid%7D");
 
     let one = RestEndpoint { body_argument: Some("body".to_owned()), ..all.clone() };
     let bench = RestBench::one(ok(), RestEndpoint { method: RestMethod::Patch, ..one }).await;

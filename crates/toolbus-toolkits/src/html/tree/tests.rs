@@ -107,7 +107,7 @@ fn bombs_are_bounded() {
 
     let page = check("<b><p>".repeat(100_000), "formatting");
     assert!(!page.nodes.is_empty());
-    let page = check("<p>x".repeat(210_000), "nodes");
+    let page = check("<p>x".repeat(110_000), "nodes");
     assert!(page.is_cut && page.nodes.len() <= NODES_MAX + 2);
 
     let names: String = (0..100_000).map(|at| format!("a{at}=x ")).collect();
