@@ -133,10 +133,14 @@ impl<'a> Writer<'a> {
         let mut is_first = true;
 
         for child in self.page.children(list) {
-            let Child::Element(item) = child else { continue };
-            if is_noise(item) {
-                continue;
-            }
+            let item = match child {
+                Child::Element(item) if is_noise(item) => continue,
+                Child::Element(item) => item,
+                Child::Text(text) => {
+                    self.paragraph(&mut text.to_owned());
+                    continue;
+                }
+            };
             let marker = if is_ordered { format!("{number}. ") } else { "- ".to_owned() };
             self.is_tight = !is_first || is_nested;
             self.item(item, &marker);
@@ -196,6 +200,7 @@ impl<'a> Writer<'a> {
     fn table(&mut self, table: &'a Element) {
         let mut rows = Vec::new();
         self.rows(table, &mut rows);
+        self.captions(table);
         let cells = || rows.iter().flat_map(|(cells, _)| cells);
         // Tables that only lay out a page.
         let columns = rows.iter().map(|(cells, _)| cells.len()).max().unwrap_or_default();
@@ -228,6 +233,21 @@ impl<'a> Writer<'a> {
             }
         }
         self.emit(&lines.join("\n"));
+    }
+
+    /// Writes what is in a table and not in a cell, such as its caption.
+    fn captions(&mut self, element: &'a Element) {
+        for child in self.page.children(element) {
+            match child {
+                Child::Text(text) => self.paragraph(&mut text.to_owned()),
+                Child::Element(child) if is_noise(child) => {}
+                Child::Element(child) => match child.tag.as_str() {
+                    "thead" | "tbody" | "tfoot" | "tr" => self.captions(child),
+                    "td" | "th" if element.tag == "tr" => {}
+                    _ => self.blocks(child),
+                },
+            }
+        }
     }
 
     /// The rows of a table, and whether each is a head, without those of tables in it.

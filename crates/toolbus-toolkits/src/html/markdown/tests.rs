@@ -59,6 +59,71 @@ fn tables_are_tables() {
 }
 
 #[test]
+fn what_stands_beside_cells_and_items_is_kept() {
+    check(
+        "<table>a<caption>b</caption><tr>c<td>1<td>2</table>",
+        "a\n\nb\n\nc\n\n|   |   |\n| --- | --- |\n| 1 | 2 |",
+    );
+    check("<ul>a<li>b</ul>", "a\n\n- b");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_is_lost(parts in proptest::collection::vec(0..TAGS.len() * 3, 0..80)) {
+        let html: String = parts
+            .iter()
+            .enumerate()
+            .map(|(at, part)| match part % 3 {
+                0 => format!("<{}>", TAGS[part / 3]),
+                1 => format!("</{}>", TAGS[part / 3]),
+                _ => format!(" w{at}w "),
+            })
+            .collect();
+        let base = Url::parse("https://example.com/").expect("a URL");
+        let page = Page::parse(&html);
+        let (text, _) = to_markdown(&page, &base, html.len());
+        let plain = super::super::to_text(&page);
+        for word in html.split_whitespace().filter(|word| word.starts_with('w')) {
+            proptest::prop_assert!(text.contains(word), "{} {}: {}", word, html, text);
+            proptest::prop_assert!(plain.contains(word), "{} {}: {}", word, html, plain);
+        }
+    }
+}
+
+const TAGS: [&str; 30] = [
+    "div",
+    "p",
+    "ul",
+    "ol",
+    "li",
+    "table",
+    "tr",
+    "td",
+    "th",
+    "tbody",
+    "b",
+    "em",
+    "a href=x",
+    "pre",
+    "code",
+    "blockquote",
+    "h1",
+    "h3",
+    "br",
+    "hr",
+    "dl",
+    "dt",
+    "dd",
+    "span",
+    "x-y",
+    "caption",
+    "main",
+    "head",
+    "body",
+    "section",
+];
+
+#[test]
 fn links_lead_somewhere() {
     check("<a href='/x'>a</a>", "[a](https://example.com/x)");
     check("<a href='c?(d)'> a <b>b</b></a>c", "[a **b**](https://example.com/a/c?%28d%29)c");
