@@ -4,10 +4,14 @@ mod browse;
 mod fetch;
 mod search;
 
+use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tempfile::TempDir;
+use toolbus_fetch::ResolveHost;
 use toolbus_memory::{MemoryConfig, MemoryDeps, ResultThreshold, Summaries, WorkingMemory};
 use toolbus_store::LazyStore;
 use toolbus_testkit::scripted_server::{Asked, Reply, Server};
@@ -44,6 +48,16 @@ impl WebBench {
         change: impl FnOnce(&mut WebSettings, &str),
         environment: Option<Arc<toolbus_toolkits::Lookup>>,
     ) -> Self {
+        let credentials = CredentialPlaces { environment, vault: None };
+        Self::start_with_deps(answer, change, WebDeps { credentials, ..WebDeps::default() }).await
+    }
+
+    /// `deps` without a memory, which is the test's.
+    pub(crate) async fn start_with_deps(
+        answer: impl Fn(&Asked) -> Reply + Send + 'static,
+        change: impl FnOnce(&mut WebSettings, &str),
+        deps: WebDeps,
+    ) -> Self {
         let server = Server::answering_any(move |asked| answer(asked)).await;
         let base = server.url.strip_suffix("/v1").expect("it ends so").to_owned();
         let host = base.strip_prefix("http://").expect("a host").parse().expect("a host");
@@ -56,11 +70,8 @@ impl WebBench {
         let store = LazyStore::new(location, &[toolbus_memory::MIGRATIONS]);
         let config = MemoryConfig::default();
         let registry = Registry::new();
-        let deps = WebDeps {
-            memory: Some(WorkingMemory::new(store.clone(), config.clone())),
-            credentials: CredentialPlaces { environment, vault: None },
-            ..WebDeps::default()
-        };
+        let memory = Some(WorkingMemory::new(store.clone(), config.clone()));
+        let deps = WebDeps { memory, ..deps };
         web::register(&registry, Web::new(&settings, deps).expect("a client")).expect("names");
         let (threshold, summaries) = (ResultThreshold::default(), Summaries::default());
         let deps = MemoryDeps { store, config, threshold, summaries };
@@ -93,6 +104,15 @@ impl WebBench {
         let output = self.output(tool, arguments).await;
         assert!(output.is_error, "{tool}: {:?}", output.content);
         output.content.expect("a text").replace(&self.base, "BASE")
+    }
+}
+
+/// A resolver for which every name is on this machine.
+pub(crate) struct AllLocal;
+
+impl ResolveHost for AllLocal {
+    fn resolve<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(std::future::ready(Ok(vec![IpAddr::from([127, 0, 0, 1])])))
     }
 }
 

@@ -1,11 +1,13 @@
 //! `web_fetch`, line by line of its contract.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolbus_testkit::scripted_server::{Part, Reply};
+use toolbus_toolkits::web::{WebDeps, WebSettings};
 
-use super::{WebBench, html};
+use super::{AllLocal, WebBench, html};
 
 async fn fetch(bench: &WebBench, path: &str) -> String {
     bench.say("web_fetch", json!({"url": format!("{}{path}", bench.base)})).await
@@ -216,6 +218,29 @@ async fn rule_10_addresses_that_are_not_public_are_refused_on_every_hop() {
         let text = bench.fail("web_fetch", json!({"url": url})).await;
         assert!(text.contains("not on the public Internet"), "{text}");
     }
+}
+
+#[tokio::test]
+async fn rule_10_names_that_lead_to_private_addresses_are_refused() {
+    let deps = || WebDeps { resolver: Arc::new(AllLocal), ..WebDeps::default() };
+    let answer = |_: &_| html("<p>secret");
+    let bench = WebBench::start_with_deps(answer, |_, _| {}, deps()).await;
+    let port = bench.base.rsplit(':').next().expect("a port").to_owned();
+    let url = format!("http://rebound.example:{port}/");
+    for tool in ["web_fetch", "web_browse"] {
+        let text = bench.fail(tool, json!({"url": url})).await;
+        assert!(text.contains("not on the public Internet"), "{text}");
+    }
+    assert!(bench.server.asked().is_empty());
+
+    // The allow-list switches that off for a name.
+    let allow = |settings: &mut WebSettings, _: &str| {
+        settings.allowed_hosts = vec!["*.example".parse().expect("an entry")];
+    };
+    let bench = WebBench::start_with_deps(answer, allow, deps()).await;
+    let port = bench.base.rsplit(':').next().expect("a port").to_owned();
+    let arguments = json!({"url": format!("http://inside.example:{port}/")});
+    assert_eq!(content(&bench.say("web_fetch", arguments).await), "secret");
 }
 
 #[tokio::test]
