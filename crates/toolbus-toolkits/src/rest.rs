@@ -13,6 +13,7 @@
 //! credential goes to its endpoint's origin and nowhere else, and stands in no result, error or
 //! log; a request that writes is never sent twice.
 
+mod example;
 pub mod openapi;
 mod settings;
 mod template;
@@ -50,6 +51,9 @@ const CONCURRENT_MAX: usize = 16;
 const CALL_GRACE: Duration = Duration::from_secs(15);
 /// Largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 8 << 20;
+/// How many endpoints the guide lists, and how many calls it shows.
+const LISTED_MAX: usize = 100;
+const EXAMPLES_MAX: usize = 5;
 const AGENT: &str = concat!("toolbus/", env!("CARGO_PKG_VERSION"));
 
 /// The endpoints, ready to be called.
@@ -137,11 +141,15 @@ pub fn guide(rest: &Rest) -> Guide {
         let description: String = description.chars().take(120).collect();
         format!("- `{}`: {description}", tool.name)
     });
-    let lines = lines.take(100).collect::<Vec<_>>().join("\n");
+    let lines = lines.take(LISTED_MAX).collect::<Vec<_>>().join("\n");
+    let examples = rest.tools.iter().filter_map(|(tool, _)| example::example_call(tool));
+    let examples = examples.take(EXAMPLES_MAX).collect::<Vec<_>>().join("\n");
+
+    let document = include_str!("rest/guide.md");
     Guide {
         name: SOURCE.to_owned(),
         summary: "Call the HTTP endpoints that this agent was given".to_owned(),
-        document: include_str!("rest/guide.md").replace("{endpoints}", &lines),
+        document: document.replace("{endpoints}", &lines).replace("{examples}", &examples),
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use toolbus_config::{ByteSize, KeyReference, Mistakes, Secret, TimeSpan};
 use toolbus_fetch::AllowedHost;
 use toolbus_tools::id::ToolName;
+use toolbus_tools::schema::Schema;
 use toolbus_tools::tool::Risk;
 
 use super::template::UrlTemplate;
@@ -241,6 +242,7 @@ impl RestEndpoint {
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err("parameters_schema: it is no schema of an object".to_owned());
         }
+        Schema::compile(&schema).map_err(|error| format!("parameters_schema: {error}"))?;
         Ok(Some(schema))
     }
 }

@@ -105,15 +105,47 @@ fn other_guides_show_calls_of_their_tools() {
 }
 
 #[test]
-fn the_guide_to_endpoints_names_them() {
-    let endpoint = RestEndpoint {
-        name: "get_weather".to_owned(),
+fn the_guide_to_endpoints_names_them_and_shows_calls() {
+    let endpoint = |name: &str, schema: Value| RestEndpoint {
+        name: name.to_owned(),
         description: "Get current weather\nfor a city".to_owned(),
-        url_template: "https://api.weather.example/v1?city={city}".to_owned(),
+        url_template: "https://api.weather.example/v1{?city}".to_owned(),
+        parameters_schema: Some(schema.to_string()),
         ..RestEndpoint::default()
     };
-    let settings = RestSettings { endpoints: vec![endpoint], ..RestSettings::default() };
+    let string = json!({"type": "string"});
+    let endpoints = vec![
+        endpoint("get_weather", json!({"type": "object", "properties": {"city": string}})),
+        endpoint(
+            "get_days",
+            json!({
+                "type": "object", "required": ["days", "unit", "body"],
+                "properties": {
+                    "city": string, "days": {"type": "integer", "minimum": 3}, "unit": {"enum": ["C", "F"]},
+                    "body": {"type": "object", "required": ["a"], "properties": {
+                        "a": {"type": "array", "items": {"type": ["boolean", "null"]}}, "b": string
+                    }}
+                }
+            }),
+        ),
+        // Nothing can be made up for it.
+        endpoint(
+            "get_code",
+            json!({
+                "type": "object", "required": ["code"],
+                "properties": {"code": {"type": "string", "pattern": "^[0-9]{9}$"}}
+            }),
+        ),
+    ];
+    let settings = RestSettings { endpoints, ..RestSettings::default() };
     let guide = rest::guide(&Rest::new(&settings, RestDeps::default()).expect("it can be used"));
     assert!(guide.document.contains("- `get_weather`: Get current weather for a city"));
-    assert!(!guide.document.contains("{endpoints}"));
+    assert!(!guide.document.contains("{endpoints}") && !guide.document.contains("{examples}"));
+    assert_eq!(
+        examples(&guide.document),
+        [
+            ("get_weather".to_owned(), json!({"city": "text"})),
+            ("get_days".to_owned(), json!({"days": 3, "unit": "C", "body": {"a": [true]}})),
+        ]
+    );
 }

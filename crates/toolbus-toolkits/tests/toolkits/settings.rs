@@ -190,6 +190,10 @@ fn endpoints_that_cannot_be_called_are_mistakes() {
     check("name = \"x\"\nurl_template = \"ftp://api.example/\"", "url_template");
     check(&format!("{good}parameters_schema = \"{{\""), "parameters_schema");
     check(&format!("{good}parameters_schema = \"{{}}\""), "parameters_schema");
+    check(
+        &format!("{good}parameters_schema = '{{\"type\": \"object\", \"required\": 1}}'"),
+        "parameters_schema",
+    );
     check(&format!("{good}api_key_header = \"X-Key\\r\\nX-Evil: 1\""), "api_key_header");
     check(&format!("{good}api_key_header = \"Host\""), "api_key_header");
     check(&format!("{good}auth_type = \"bearer\""), "auth_type");

@@ -1,10 +1,13 @@
 //! `web_browse`: pages in markdown, long ones in working memory, and GitHub's API.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use toolbus_testkit::scripted_server::Reply;
+use toolbus_toolkits::web::{WebDeps, WebSettings};
 use toolbus_tools::call::Call;
 
-use super::{WebBench, html};
+use super::{AllLocal, WebBench, html};
 
 async fn browse(bench: &WebBench, path: &str) -> String {
     bench.say("web_browse", json!({"url": format!("{}{path}", bench.base)})).await
@@ -181,4 +184,16 @@ async fn issues_and_pull_requests_come_from_the_api() {
     assert_eq!(asked[0].headers["accept"], "application/vnd.github.v3+json");
     assert_eq!(asked[0].headers["user-agent"], "RockBot/1.0");
     assert!(!asked[0].headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn where_the_api_refuses_the_page_is_fetched() {
+    let deps = WebDeps { resolver: Arc::new(AllLocal), ..WebDeps::default() };
+    let at = |settings: &mut WebSettings, base: &str| {
+        settings.github_api = Some(base.parse().expect("a URL"));
+    };
+    let bench = WebBench::start_with_deps(|_| Reply::empty(403), at, deps).await;
+    let text = bench.fail("web_browse", json!({"url": "https://github.com/o/r/issues/7"})).await;
+    assert!(text.contains("github.com is not on the public Internet"), "{text}");
+    assert_eq!(bench.server.only_request().path, "/repos/o/r/issues/7");
 }
