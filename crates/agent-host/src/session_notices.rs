@@ -46,8 +46,8 @@ impl SessionNotices {
         let _ = self.0.set(Notifier { agent: agent.clone(), server: None });
     }
 
-    /// Has sessions of this agent told, so many at a time, in turns of their own where none is under
-    /// way. People on the bus get the answers.
+    /// Has sessions of this agent told, so many at a time, in turns of their own where none is
+    /// under way. People on the bus get the answers.
     pub(crate) fn tell_sessions_of(
         &self,
         agent: &Agent,

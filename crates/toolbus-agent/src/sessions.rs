@@ -61,7 +61,8 @@ const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// What sessions begin with that nobody talks in: those of scheduled tasks, subagents and other
 /// agents.
 const INNER_SESSIONS: [&str; 3] = ["schedule/", "subagent/", "a2a/"];
-/// Ids of what was said, and of notices, that are remembered of a session: more than may come again.
+/// Ids of what was said, and of notices, that are remembered of a session: more than may come
+/// again.
 const SAID_MAX: usize = 64;
 /// Most characters of a title: the beginning of what was said first.
 const TITLE_CHARACTERS_MAX: usize = 80;

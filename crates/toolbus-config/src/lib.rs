@@ -12,6 +12,7 @@
 mod environment;
 pub mod error_chain;
 mod file;
+mod key_reference;
 mod load;
 mod mistake;
 mod origin;
@@ -32,6 +33,7 @@ use serde::de::DeserializeOwned;
 pub use environment::{Alias, Environment, PREFIX, Setting};
 pub use error_chain::on_one_line;
 pub use file::SettingsFile;
+pub use key_reference::KeyReference;
 pub use load::load;
 pub use mistake::{Errors, Mistake, Mistakes};
 pub use origin::Origin;

@@ -150,7 +150,8 @@ pub fn utf16_len(text: &str) -> usize {
 }
 
 /// Where a text has at most so many UTF-16 code units before it, in bytes.
-pub(crate) fn end_of_units(text: &str, units_max: usize) -> usize {
+#[must_use]
+pub fn end_of_units(text: &str, units_max: usize) -> usize {
     // A byte is never more than a unit.
     if text.len() <= units_max {
         return text.len();

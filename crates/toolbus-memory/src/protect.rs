@@ -11,21 +11,17 @@ use toolbus_tools::{ArtifactInfo, Door};
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::tool::ContentKind;
 
-use crate::chunker::{ContentChunker, end_of_units, has_more_headings, utf16_len};
+use crate::Error;
+use crate::chunker::{end_of_units, utf16_len};
 use crate::config::ResultThreshold;
-use crate::fit::{Part, fit_chunks};
-use crate::namespace::Namespace;
-use crate::outline::{OutlineEntry, build_outline, label_of};
+use crate::long_text::{KeptText, LongText};
 use crate::texts::group_thousands;
-use crate::working::{NewEntry, WorkingMemory};
-use crate::{Error, MemoryOwner};
+use crate::working::WorkingMemory;
 
 /// Longest name of a tool in a key, in characters.
 const TOOL_CHARS_MAX: usize = 40;
 /// How much of a random id is in a key, in characters.
 const RUN_ID_CHARS: usize = 8;
-/// Most headings at which a text is cut; one that has more is cut without.
-const HEADINGS_MAX: usize = 10_000;
 /// The category of chunks and indexes.
 const CATEGORY: &str = "tool-result";
 
@@ -40,18 +36,11 @@ pub struct ProtectResults {
     doors: Vec<Door>,
 }
 
-/// A long text that is to be kept.
-struct LongText<'a> {
+/// A result that is too long.
+struct LargeResult<'a> {
     text: String,
     units: usize,
     tool: &'a str,
-}
-
-/// What was kept of a long text.
-struct Kept {
-    index_key: String,
-    /// What each part is called, and its key.
-    rows: Vec<(String, String)>,
 }
 
 impl ProtectResults {
@@ -93,7 +82,7 @@ impl ProtectResults {
             output.structured = None;
         }
 
-        let text = LongText { units: utf16_len(&text), text, tool: of.tool };
+        let text = LargeResult { units: utf16_len(&text), text, tool: of.tool };
         let artifact = match output.artifact.take() {
             Some(artifact) => Some(artifact),
             None => self.store(&text.text, of).await,
@@ -107,14 +96,14 @@ impl ProtectResults {
     /// The index of a text that was kept, or its beginning.
     async fn keep_or_truncate(
         &self,
-        text: LongText<'_>,
+        text: LargeResult<'_>,
         artifact: Option<&ArtifactInfo>,
         of: ShapeContext<'_>,
     ) -> String {
         let units = text.units;
         let beginning = text.beginning(self.threshold.of(of.scope));
         let mut shown = match self.keep(text, of).await {
-            Ok(kept) => return kept.index(of.tool, units, artifact),
+            Ok(kept) => return describe_kept(&kept, of.tool, units, artifact),
             Err(Error::NoSession) => beginning,
             Err(error) => {
                 let error_source = &error as &dyn std::error::Error;
@@ -133,46 +122,16 @@ impl ProtectResults {
     }
 
     /// Keeps a text in chunks, all of it or nothing.
-    async fn keep(&self, text: LongText<'_>, of: ShapeContext<'_>) -> Result<Kept, Error> {
-        let namespace = Namespace::of(of.scope)?;
-        let config = self.memory.config();
-        let (bytes, max) = (text.text.len() as u64, config.result_entries_bytes_max);
-        if bytes > max {
-            return Err(Error::TooLarge { what: "result", bytes, max });
-        }
-
-        let units_max = self.threshold.chunk_units(of.scope);
-        let parts_max = config.result_chunks_max;
-        let name = text.key();
-        // A large text takes a while.
-        let cutting = tokio::task::spawn_blocking(move || cut(&text.text, units_max, parts_max));
-        // It does not panic; a process that ends has no use for an answer.
-        let parts = cutting.await.unwrap_or_default();
-
-        let path = |suffix: String| namespace.path_of(&format!("{name}-{suffix}"));
-        let mut rows = Vec::with_capacity(parts.len());
-        let mut entries = Vec::with_capacity(parts.len() + 1);
-        for (at, part) in parts.iter().enumerate() {
-            let path = path(format!("chunk{at}"))?;
-            rows.push((label_of(&part.label(), at), path.to_string()));
-            let entry = NewEntry::new(path, part.content.clone()).with_category(Some(CATEGORY))?;
-            entries.push(entry.of_result());
-        }
-
-        let parts = parts.iter().zip(&rows).enumerate();
-        let outline = parts.flat_map(|(number, (part, (_, key)))| {
-            part.outlined().into_iter().map(move |heading| OutlineEntry {
-                heading: &heading.text,
-                number,
-                level: heading.level,
-                key,
-            })
-        });
-        let index = path("index".to_owned())?;
-        let entry = NewEntry::new(index.clone(), build_outline(outline));
-        entries.push(entry.with_category(Some(CATEGORY))?.of_result());
-        self.memory.save_all(&MemoryOwner::of(of.scope), entries).await?;
-        Ok(Kept { index_key: index.to_string(), rows })
+    async fn keep(&self, text: LargeResult<'_>, of: ShapeContext<'_>) -> Result<KeptText, Error> {
+        let key = text.key();
+        let text = LongText {
+            text: text.text,
+            key,
+            chunk_units: self.threshold.chunk_units(of.scope),
+            category: CATEGORY,
+            ttl: None,
+        };
+        self.memory.keep_text(of.scope, text).await
     }
 
     /// Keeps the whole as an artifact, where there are artifacts.
@@ -204,7 +163,7 @@ impl Shape for ProtectResults {
     }
 }
 
-impl LongText<'_> {
+impl LargeResult<'_> {
     /// What its keys begin with.
     fn key(&self) -> String {
         let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
@@ -220,37 +179,28 @@ impl LongText<'_> {
     }
 }
 
-/// The parts that a text is kept in.
-fn cut(text: &str, units_max: usize, parts_max: usize) -> Vec<Part> {
-    let chunker = ContentChunker::new(units_max);
-    let chunks = match has_more_headings(text, HEADINGS_MAX) {
-        true => chunker.chunk_without_headings(text),
-        false => chunker.chunk(text),
-    };
-    fit_chunks(chunks, parts_max, units_max)
-}
-
-impl Kept {
-    /// What the model gets in place of the text.
-    fn index(&self, tool: &str, units: usize, artifact: Option<&ArtifactInfo>) -> String {
-        let (units, count, key) = (group_thousands(units), self.rows.len(), &self.index_key);
-        let mut index = format!(
-            "Tool result for '{tool}' is large ({units} chars) and has been split into {count} \
-             chunk(s)\nstored in working memory.\nA document outline is stored at key `{key}` — \
-             retrieve\nit with get_from_working_memory to navigate the content by section heading.\n\
-             Call get_from_working_memory(key) for each relevant chunk BEFORE drawing conclusions.\n"
-        );
-        if let Some(artifact) = artifact {
-            index.push_str(&format!("{}\n", describe(artifact)));
-        }
-
-        index.push_str("\n| # | Heading | Key |\n");
-        index.push_str("|---|---------|--------------------------------------------------|");
-        for (at, (label, key)) in self.rows.iter().enumerate() {
-            index.push_str(&format!("\n| {at} | {} | `{key}` |", label.replace('|', "\\|")));
-        }
-        index
+/// What the model gets in place of a text that was kept.
+fn describe_kept(
+    kept: &KeptText,
+    tool: &str,
+    units: usize,
+    artifact: Option<&ArtifactInfo>,
+) -> String {
+    let (units, count, key) = (group_thousands(units), kept.chunks.len(), &kept.index_key);
+    let mut index = format!(
+        "Tool result for '{tool}' is large ({units} chars) and has been split into {count} \
+         chunk(s)\nstored in working memory.\nA document outline is stored at key `{key}` — \
+         retrieve\nit with get_from_working_memory to navigate the content by section heading.\n\
+         Call get_from_working_memory(key) for each relevant chunk BEFORE drawing conclusions.\n"
+    );
+    if let Some(artifact) = artifact {
+        index.push_str(&format!("{}\n", describe(artifact)));
     }
+
+    index.push_str("\n| # | Heading | Key |\n");
+    index.push_str("|---|---------|--------------------------------------------------|");
+    index.push_str(&kept.rows("Part"));
+    index
 }
 
 #[cfg(test)]

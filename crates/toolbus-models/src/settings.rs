@@ -9,9 +9,7 @@ use toolbus_config::{HttpUrl, Mistakes, Secret, TimeSpan};
 
 use crate::completion::TokenUsage;
 
-mod key_reference;
-
-pub(crate) use key_reference::KeyReference;
+pub(crate) use toolbus_config::KeyReference;
 
 /// Longest name of an endpoint or of a model, in bytes.
 const NAME_BYTES_MAX: usize = 128;

@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 /// A request as it came.
 #[derive(Debug, Clone)]
 pub struct Asked {
+    /// Its method.
+    pub method: String,
     /// Its path, with the query.
     pub path: String,
     /// Its headers, by their names in lower case.
@@ -28,6 +30,8 @@ pub struct Reply {
     status: u16,
     headers: Vec<(String, String)>,
     parts: Vec<Part>,
+    /// Whether its length is said before; else it comes in chunks.
+    has_length: bool,
 }
 
 /// A part of its body.
@@ -127,7 +131,7 @@ impl Reply {
     pub fn events(events: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let parts = events.into_iter().map(|event| Part::Bytes(event.as_ref().to_vec())).collect();
         let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
-        Self { status: 200, headers, parts }
+        Self { status: 200, headers, parts, has_length: false }
     }
 
     /// An error with this body.
@@ -137,8 +141,28 @@ impl Reply {
 
     /// A body of JSON.
     pub fn json(status: u16, body: &Value) -> Self {
-        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        Self { status, headers, parts: vec![Part::Bytes(body.to_string().into_bytes())] }
+        Self::body(status, "application/json", body.to_string())
+    }
+
+    /// A body of this type.
+    pub fn body(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self::empty(status).header("content-type", content_type).then(Part::Bytes(body.into()))
+    }
+
+    /// Nothing but a status.
+    pub fn empty(status: u16) -> Self {
+        Self { status, headers: Vec::new(), parts: Vec::new(), has_length: false }
+    }
+
+    /// The same, with the length of its bytes in a header.
+    pub fn with_length(mut self) -> Self {
+        let lengths = self.parts.iter().map(|part| match part {
+            Part::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        });
+        let length: usize = lengths.sum();
+        self.has_length = true;
+        self.header("content-length", &length.to_string())
     }
 
     /// The same with another header.
@@ -182,7 +206,9 @@ async fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     };
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let mut lines = head.lines();
-    let path = lines.next()?.split(' ').nth(1)?.to_owned();
+    let mut request_line = lines.next()?.split(' ');
+    let method = request_line.next()?.to_owned();
+    let path = request_line.next()?.to_owned();
     let headers = lines.filter_map(|line| {
         let (name, value) = line.split_once(": ")?;
         Some((name.to_ascii_lowercase(), value.to_owned()))
@@ -200,7 +226,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<Asked> {
         [] => Value::Null,
         body => serde_json::from_slice(body).expect("a request is JSON"),
     };
-    Some(Asked { path, headers, body })
+    Some(Asked { method, path, headers, body })
 }
 
 /// Writes an answer; `None` where the other side has hung up.
@@ -209,11 +235,15 @@ async fn write_reply(stream: &mut TcpStream, reply: Reply) -> Option<()> {
     for (name, value) in &reply.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    head += "transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    if !reply.has_length {
+        head += "transfer-encoding: chunked\r\n";
+    }
+    head += "connection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.ok()?;
 
     for part in reply.parts {
         match part {
+            Part::Bytes(bytes) if reply.has_length => stream.write_all(&bytes).await.ok()?,
             Part::Bytes(bytes) => write_chunk(stream, &bytes).await?,
             Part::Wait(time) => tokio::time::sleep(time).await,
             Part::Hang => {
@@ -226,6 +256,9 @@ async fn write_reply(stream: &mut TcpStream, reply: Reply) -> Option<()> {
                 write_chunk(stream, &bytes).await?;
             },
         }
+    }
+    if reply.has_length {
+        return stream.flush().await.ok();
     }
     stream.write_all(b"0\r\n\r\n").await.ok()
 }

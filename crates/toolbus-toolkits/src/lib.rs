@@ -3,15 +3,29 @@
 //! - [`files`]: `read_file`, `write_file`, `append_file`, `edit_file`, `glob` and `grep`, contained
 //!   in a working directory.
 //! - [`shell`]: `bash`, in a sandbox that shares that directory.
+//! - [`web`]: `web_search`, `web_browse` and `web_fetch`, which reach the public Internet.
+//! - [`linkedin`]: `linkedin_jobs` and `linkedin_job_detail`, from LinkedIn's public pages.
+//! - [`anthropic_usage`]: the tool of that name, for an organization's use of Anthropic's API.
+//! - [`rest`]: HTTP endpoints that the settings or an OpenAPI document name.
 //!
 //! Each module has its settings, its guide, and a function that registers its tools. Models reach
 //! them through the registry alone. Invariants: no tool touches a file outside of the folders that
 //! its settings name, by whatever links they are reached; what is read, searched or printed is
-//! bounded; no process of a command outlives it.
+//! bounded; no process of a command outlives it; no tool connects to an address that is not public,
+//! unless the settings name it.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("commands are contained by Linux's namespaces");
 
+pub mod anthropic_usage;
 mod arguments;
+mod credential;
 pub mod files;
+mod html;
+pub mod linkedin;
+mod page;
+pub mod rest;
 pub mod shell;
+pub mod web;
+
+pub use credential::{CredentialPlaces, Lookup};

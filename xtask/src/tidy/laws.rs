@@ -11,7 +11,7 @@ use crate::workspace;
 /// A crate that is not there has no place.
 const LAYERS: &[&[&str]] = &[
     // foundation
-    &["toolbus-wire", "toolbus-telemetry", "toolbus-config", "toolbus-query"],
+    &["toolbus-wire", "toolbus-telemetry", "toolbus-config", "toolbus-query", "toolbus-fetch"],
     // transport
     &["toolbus-bus", "toolbus-rabbitmq"],
     // tools

@@ -1,13 +1,14 @@
 //! The index, as the specification shows it line by line.
 
-use super::Kept;
+use super::describe_kept;
+use crate::{KeptChunk, KeptText};
 
 #[test]
 fn an_index_has_the_words_and_lines_of_the_specification() {
     let key = |suffix: &str| format!("session/abc123/tool-list_models-a1b2c3-{suffix}");
-    let row = |at: usize| (format!("Part {at}"), key(&format!("chunk{at}")));
-    let kept = Kept { index_key: key("index"), rows: (0..23).map(row).collect() };
-    let index = kept.index("list_models", 462_000, None);
+    let chunk = |at: usize| KeptChunk { heading: None, key: key(&format!("chunk{at}")) };
+    let kept = KeptText { index_key: key("index"), chunks: (0..23).map(chunk).collect() };
+    let index = describe_kept(&kept, "list_models", 462_000, None);
 
     let shown = "\
 Tool result for 'list_models' is large (462 000 chars) and has been split into 23 chunk(s)

@@ -1,12 +1,16 @@
 //! Every example of the guides can be called, and every tool is in its guide.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolbus_sandbox::settings::ScriptsSettings;
-use toolbus_toolkits::files;
+use toolbus_testkit::scripted_server::{Asked, Reply};
+use toolbus_toolkits::rest::{self, Rest, RestDeps, RestEndpoint, RestSettings};
 use toolbus_toolkits::shell::{self, BashSettings, Isolation, Shell};
+use toolbus_toolkits::web::WebSettings;
+use toolbus_toolkits::{anthropic_usage, files, linkedin, web};
 use toolbus_tools::Guide;
 
 use crate::support::Bench;
+use crate::web::{WebBench, html};
 
 /// The calls that a page shows: lines with the name of a tool, a blank and an object.
 fn examples(page: &str) -> Vec<(String, Value)> {
@@ -59,4 +63,89 @@ async fn every_tool_is_in_its_guide() {
             guides.iter().find(|guide| Some(guide.name.as_str()) == entry.tool.group.as_deref());
         assert!(guide.expect("a guide").document.contains(&entry.tool.name), "{}", entry.tool.name);
     }
+}
+
+#[tokio::test]
+async fn examples_of_the_web_can_be_called() {
+    let answer = |asked: &Asked| match asked.path.starts_with("/res/") {
+        true => Reply::json(200, &json!({})),
+        false => html("<title>T</title><p>x"),
+    };
+    let at = |settings: &mut WebSettings, base: &str| {
+        settings.search_url = Some(base.parse().expect("a URL"));
+    };
+    let bench = WebBench::start(answer, at).await;
+    let guide = web::guide();
+    assert!(guide.document.len() < 2_500);
+    let examples = examples(&guide.document);
+    assert_eq!(examples.len(), 3);
+    for (tool, mut arguments) in examples {
+        if let Some(url) = arguments.get_mut("url") {
+            *url = bench.base.clone().into();
+        }
+        bench.say(&tool, arguments).await;
+    }
+    for tool in ["web_search", "web_browse", "web_fetch"] {
+        assert!(guide.document.contains(tool), "{tool}");
+    }
+}
+
+#[test]
+fn other_guides_show_calls_of_their_tools() {
+    for (guide, tools) in [
+        (linkedin::guide(), &["linkedin_jobs", "linkedin_job_detail"][..]),
+        (anthropic_usage::guide(), &["anthropic_usage"]),
+    ] {
+        let examples = examples(&guide.document);
+        for tool in tools {
+            assert!(examples.iter().any(|(called, _)| called == tool), "{tool}");
+        }
+        assert!(examples.iter().all(|(called, _)| tools.contains(&called.as_str())));
+    }
+}
+
+#[test]
+fn the_guide_to_endpoints_names_them_and_shows_calls() {
+    let endpoint = |name: &str, schema: Value| RestEndpoint {
+        name: name.to_owned(),
+        description: "Get current weather\nfor a city".to_owned(),
+        url_template: "https://api.weather.example/v1{?city}".to_owned(),
+        parameters_schema: Some(schema.to_string()),
+        ..RestEndpoint::default()
+    };
+    let string = json!({"type": "string"});
+    let endpoints = vec![
+        endpoint("get_weather", json!({"type": "object", "properties": {"city": string}})),
+        endpoint(
+            "get_days",
+            json!({
+                "type": "object", "required": ["days", "unit", "body"],
+                "properties": {
+                    "city": string, "days": {"type": "integer", "minimum": 3}, "unit": {"enum": ["C", "F"]},
+                    "body": {"type": "object", "required": ["a"], "properties": {
+                        "a": {"type": "array", "items": {"type": ["boolean", "null"]}}, "b": string
+                    }}
+                }
+            }),
+        ),
+        // Nothing can be made up for it.
+        endpoint(
+            "get_code",
+            json!({
+                "type": "object", "required": ["code"],
+                "properties": {"code": {"type": "string", "pattern": "^[0-9]{9}$"}}
+            }),
+        ),
+    ];
+    let settings = RestSettings { endpoints, ..RestSettings::default() };
+    let guide = rest::guide(&Rest::new(&settings, RestDeps::default()).expect("it can be used"));
+    assert!(guide.document.contains("- `get_weather`: Get current weather for a city"));
+    assert!(!guide.document.contains("{endpoints}") && !guide.document.contains("{examples}"));
+    assert_eq!(
+        examples(&guide.document),
+        [
+            ("get_weather".to_owned(), json!({"city": "text"})),
+            ("get_days".to_owned(), json!({"days": 3, "unit": "C", "body": {"a": [true]}})),
+        ]
+    );
 }

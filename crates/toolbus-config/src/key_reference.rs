@@ -1,13 +1,13 @@
 //! Keys as settings name them.
 
-use toolbus_config::Secret;
+use crate::values::Secret;
 
 /// Longest name of a variable or a credential, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
 /// A key, or where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KeyReference {
+pub enum KeyReference {
     /// `${vault:NAME}`: a credential of the vault.
     Vault(String),
     /// `${NAME}`: a variable of the environment.
@@ -21,7 +21,7 @@ impl KeyReference {
     ///
     /// # Errors
     /// What is wrong with it, without a word of it: it may be a key.
-    pub(crate) fn parse(text: &Secret) -> Result<Self, &'static str> {
+    pub fn parse(text: &Secret) -> Result<Self, &'static str> {
         let exposed = text.expose().trim();
         let Some(rest) = exposed.strip_prefix("${") else {
             return match exposed.is_empty() {

@@ -1,0 +1,14 @@
+//! Pages as models read them: markdown without noise, or plain text.
+//!
+//! html5gum splits a page into tags and texts as browsers do, in one pass whose time grows with the
+//! page alone; [`tree`] makes a tree of them, bounded in depth and in nodes; [`markdown`] and
+//! [`text`] write it, bounded in what they write. A hostile page is cut, and never costs more than
+//! its length.
+
+mod markdown;
+mod text;
+mod tree;
+
+pub(crate) use markdown::to_markdown;
+pub(crate) use text::{inline_text, text_of, to_text};
+pub(crate) use tree::{Element, Page};

@@ -1,0 +1,451 @@
+//! The tree of a page.
+//!
+//! It is made of the tags as they come, with those ends implied that people leave out. Of the rest
+//! of HTML's rules for broken pages only this is kept: an end tag closes what is open within its
+//! element, one without a start is passed over, and no text is lost.
+
+use html5gum::emitters::default::DefaultEmitter;
+use html5gum::{HtmlString, StartTag, Token, Tokenizer, naive_next_state};
+
+/// Deepest nesting. Elements below are passed over, and their texts stay.
+const DEPTH_MAX: usize = 200;
+/// Most nodes of a page. What follows is cut off.
+const NODES_MAX: usize = 200_000;
+/// Longest value of an attribute that is kept, in bytes.
+const ATTRIBUTE_BYTES_MAX: usize = 4 << 10;
+/// Longest title, in bytes.
+const TITLE_BYTES_MAX: usize = 1 << 10;
+/// Longest name of a tag that is kept, in bytes.
+const TAG_BYTES_MAX: usize = 40;
+
+/// Elements that have no end tag.
+const VOID: [&str; 14] = [
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+    "track", "wbr",
+];
+/// Elements in which no text is for readers.
+const RAW: [&str; 7] = ["script", "style", "noscript", "iframe", "noembed", "noframes", "textarea"];
+/// Elements that may be in a head.
+const OF_HEAD: [&str; 8] =
+    ["title", "meta", "link", "script", "style", "base", "noscript", "template"];
+/// Elements that begin a line of their own.
+const BLOCKS: [&str; 42] = [
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "body",
+    "center",
+    "dd",
+    "details",
+    "dialog",
+    "dir",
+    "div",
+    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hgroup",
+    "hr",
+    "html",
+    "li",
+    "main",
+    "menu",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "search",
+    "section",
+    "summary",
+    "table",
+    "tr",
+    "ul",
+    "caption",
+];
+/// Elements out of which an end tag of an element around them does not lead.
+const SCOPES: [&str; 5] = ["table", "td", "th", "caption", "template"];
+/// Elements of tables, which do lead out of cells.
+const OF_TABLES: [&str; 8] = ["table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption"];
+
+/// The place of a node.
+type NodeId = usize;
+
+/// A page.
+#[derive(Debug)]
+pub(crate) struct Page {
+    nodes: Vec<Node>,
+    /// What it is called, in one line.
+    pub(crate) title: Option<String>,
+    /// There was more than is kept.
+    pub(crate) is_cut: bool,
+}
+
+#[derive(Debug)]
+enum Node {
+    Element(Element),
+    Text(String),
+}
+
+/// An element.
+#[derive(Debug, Default)]
+pub(crate) struct Element {
+    /// Its tag, in lower case.
+    pub(crate) tag: String,
+    /// What readers of it look at.
+    pub(crate) attributes: Vec<(&'static str, String)>,
+    children: Vec<NodeId>,
+    /// Something below it begins a line of its own.
+    pub(crate) has_blocks: bool,
+}
+
+/// A child, as those who walk see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Child<'a> {
+    Element(&'a Element),
+    Text(&'a str),
+}
+
+/// Attributes that are kept.
+const KEPT: [&str; 9] =
+    ["href", "src", "alt", "role", "class", "hidden", "style", "start", "datetime"];
+
+/// What is open while a page is read.
+struct Builder {
+    page: Page,
+    open: Vec<NodeId>,
+    /// Where the head is among what is open.
+    head: Option<usize>,
+    /// The end tag that raw text is passed over to.
+    skipped_to: Option<String>,
+    title: String,
+    /// How many titles there were. The first counts.
+    titles: usize,
+}
+
+impl Page {
+    /// Reads a page.
+    pub(crate) fn parse(html: &str) -> Self {
+        let mut tokenizer = Tokenizer::new_with_emitter(html, DefaultEmitter::default());
+        let mut builder = Builder::new();
+
+        while let Some(token) = tokenizer.next() {
+            let Ok(token) = token;
+            match token {
+                Token::StartTag(tag) => {
+                    // Within pictures these are elements like all others.
+                    if let Some(state) = naive_next_state(&tag.name)
+                        && !builder.is_in_picture()
+                    {
+                        tokenizer.set_state(state);
+                    }
+                    builder.start(tag);
+                }
+                Token::EndTag(tag) => builder.end(&name_of(&tag.name)),
+                Token::String(text) => builder.text(&String::from_utf8_lossy(&text.value)),
+                Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+            }
+            if builder.page.nodes.len() >= NODES_MAX {
+                builder.page.is_cut = true;
+                break;
+            }
+        }
+        builder.finish()
+    }
+
+    /// The element that everything is in.
+    pub(crate) fn root(&self) -> &Element {
+        match &self.nodes[0] {
+            Node::Element(root) => root,
+            Node::Text(_) => unreachable!("the first node is the root"),
+        }
+    }
+
+    /// The children of an element.
+    pub(crate) fn children<'a>(
+        &'a self,
+        element: &'a Element,
+    ) -> impl Iterator<Item = Child<'a>> + 'a {
+        element.children.iter().map(|id| match &self.nodes[*id] {
+            Node::Element(element) => Child::Element(element),
+            Node::Text(text) => Child::Text(text),
+        })
+    }
+
+    /// The text below an element, without its elements.
+    pub(crate) fn plain_text(&self, element: &Element) -> String {
+        let mut text = String::new();
+        for child in self.children(element) {
+            match child {
+                Child::Text(part) => text.push_str(part),
+                Child::Element(child) => {
+                    text.push_str(&self.plain_text(child));
+                    text.push(' ');
+                }
+            }
+        }
+        text
+    }
+
+    /// All elements below this one for which this holds, in their order, and none below one of
+    /// them.
+    pub(crate) fn find_all<'a>(
+        &'a self,
+        below: &'a Element,
+        holds: impl Fn(&Element) -> bool,
+    ) -> Vec<&'a Element> {
+        let mut found = Vec::new();
+        let mut waiting = vec![below];
+        while let Some(element) = waiting.pop() {
+            if holds(element) {
+                found.push(element);
+                continue;
+            }
+            let children = self.children(element).filter_map(|child| match child {
+                Child::Element(element) => Some(element),
+                Child::Text(_) => None,
+            });
+            let mut children: Vec<_> = children.collect();
+            children.reverse();
+            waiting.extend(children);
+        }
+        found
+    }
+}
+
+impl Element {
+    /// The value of an attribute.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
+        let mut found = self.attributes.iter().filter(|(known, _)| *known == name);
+        found.next().map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it is of this class.
+    pub(crate) fn has_class(&self, class: &str) -> bool {
+        self.attribute("class").is_some_and(|all| all.split_ascii_whitespace().any(|c| c == class))
+    }
+
+    /// Whether it begins a line of its own.
+    pub(crate) fn is_block(&self) -> bool {
+        BLOCKS.contains(&self.tag.as_str())
+    }
+}
+
+impl Builder {
+    fn new() -> Self {
+        let root = Node::Element(Element { tag: "html".to_owned(), ..Element::default() });
+        let page = Page { nodes: vec![root], title: None, is_cut: false };
+        let open = vec![0];
+        Self { page, open, head: None, skipped_to: None, title: String::new(), titles: 0 }
+    }
+
+    fn start(&mut self, tag: StartTag<()>) {
+        let name = name_of(&tag.name);
+        if self.skipped_to.is_some() {
+            return;
+        }
+        if matches!(name.as_str(), "html" | "body") {
+            return self.close_head(&name);
+        }
+        if RAW.contains(&name.as_str()) {
+            // What opens and closes in one is empty in a picture, and nowhere else.
+            if !(tag.self_closing && self.is_in_picture()) {
+                self.skipped_to = Some(name);
+            }
+            return;
+        }
+
+        self.close_implied(&name);
+        let is_void = VOID.contains(&name.as_str());
+        let is_closed = is_void || (tag.self_closing && self.is_in_picture());
+        if name == "title" && !self.is_in_picture() {
+            self.titles += 1;
+        }
+        if self.open.len() > DEPTH_MAX && !is_void {
+            return;
+        }
+
+        let attributes = KEPT.iter().filter_map(|kept| {
+            let value = tag.attributes.get(kept.as_bytes())?;
+            Some((*kept, bounded(&value.value, ATTRIBUTE_BYTES_MAX)))
+        });
+        let element = Element { attributes: attributes.collect(), tag: name, ..Element::default() };
+        if element.is_block() {
+            self.mark_blocks();
+        }
+        let is_head = element.tag == "head";
+        let id = self.add(Node::Element(element));
+        if !is_closed {
+            if is_head && self.head.is_none() {
+                self.head = Some(self.open.len());
+            }
+            self.open.push(id);
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        if let Some(skipped) = &self.skipped_to {
+            if skipped == name {
+                self.skipped_to = None;
+            }
+            return;
+        }
+        if name == "br" {
+            self.add(Node::Element(Element { tag: "br".to_owned(), ..Element::default() }));
+            return;
+        }
+
+        let is_of_table = OF_TABLES.contains(&name);
+        for at in (1..self.open.len()).rev() {
+            let open = self.tag_of(self.open[at]);
+            if open == name {
+                self.close_from(at);
+                return;
+            }
+            if !is_of_table && SCOPES.contains(&open) {
+                return;
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.skipped_to.is_some() {
+            return;
+        }
+        if self.open.last().is_some_and(|id| self.tag_of(*id) == "title") {
+            // That of a picture is not the page's.
+            if self.titles == 1 && !self.is_in_picture() {
+                self.title.push_str(text);
+            }
+            return;
+        }
+        if !text.trim().is_empty() {
+            self.close_head("");
+        }
+        self.add(Node::Text(text.to_owned()));
+    }
+
+    fn finish(mut self) -> Page {
+        let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let title = bounded(title.as_bytes(), TITLE_BYTES_MAX);
+        self.page.title = (!title.is_empty()).then_some(title);
+        self.page
+    }
+
+    /// Closes what the start of this element ends.
+    fn close_implied(&mut self, name: &str) {
+        self.close_head(name);
+        match name {
+            "li" => self.close_within(&["li"], &["ul", "ol", "menu", "td", "th", "table"]),
+            "dt" | "dd" => self.close_within(&["dt", "dd"], &["dl", "td", "th", "table"]),
+            "tr" => self.close_within(&["tr"], &["table"]),
+            "td" | "th" => self.close_within(&["td", "th"], &["tr", "table"]),
+            "thead" | "tbody" | "tfoot" => {
+                self.close_within(&["thead", "tbody", "tfoot"], &["table"]);
+            }
+            _ => {}
+        }
+        if BLOCKS.contains(&name) {
+            self.close_paragraph();
+        }
+    }
+
+    /// Ends the head with what cannot be in it.
+    fn close_head(&mut self, name: &str) {
+        let Some(head) = self.head.filter(|_| !OF_HEAD.contains(&name)) else { return };
+        if !self.open.iter().any(|id| self.tag_of(*id) == "template") {
+            self.close_from(head);
+        }
+    }
+
+    /// Closes what is open from this place on.
+    fn close_from(&mut self, at: usize) {
+        self.open.truncate(at);
+        self.head = self.head.filter(|head| *head < at);
+    }
+
+    /// Closes a paragraph with what stands on lines of its own.
+    fn close_paragraph(&mut self) {
+        for at in (1..self.open.len()).rev() {
+            let open = self.tag_of(self.open[at]);
+            if open == "p" {
+                return self.close_from(at);
+            }
+            if BLOCKS.contains(&open) || SCOPES.contains(&open) {
+                return;
+            }
+        }
+    }
+
+    /// Closes the nearest of these that is open within those, and what is in it.
+    fn close_within(&mut self, names: &[&str], limits: &[&str]) {
+        for at in (1..self.open.len()).rev() {
+            let open = self.tag_of(self.open[at]);
+            if names.contains(&open) {
+                self.close_from(at);
+                return;
+            }
+            if limits.contains(&open) {
+                return;
+            }
+        }
+    }
+
+    fn is_in_picture(&self) -> bool {
+        self.open.iter().any(|id| matches!(self.tag_of(*id), "svg" | "math"))
+    }
+
+    /// Says of all that is open that it has blocks.
+    fn mark_blocks(&mut self) {
+        for id in self.open.iter().rev() {
+            match &mut self.page.nodes[*id] {
+                Node::Element(element) if !element.has_blocks => element.has_blocks = true,
+                _ => return,
+            }
+        }
+    }
+
+    fn add(&mut self, node: Node) -> NodeId {
+        let id = self.page.nodes.len();
+        self.page.nodes.push(node);
+        let parent = self.open.last().copied().unwrap_or_default();
+        if let Node::Element(element) = &mut self.page.nodes[parent] {
+            element.children.push(id);
+        }
+        id
+    }
+
+    fn tag_of(&self, id: NodeId) -> &str {
+        match &self.page.nodes[id] {
+            Node::Element(element) => &element.tag,
+            Node::Text(_) => "",
+        }
+    }
+}
+
+fn name_of(name: &HtmlString) -> String {
+    bounded(name, TAG_BYTES_MAX)
+}
+
+/// The beginning of a text.
+fn bounded(bytes: &[u8], max: usize) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(max)]);
+    // Half a character at the end is none.
+    match bytes.len() > max {
+        true => text.trim_end_matches('\u{fffd}').to_owned(),
+        false => text.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! OpenAPI documents (3.0 and 3.1) as endpoints.
+//!
+//! Parameters of the path and the query become arguments of their names, and a body of JSON the
+//! argument `body`. References within the document are followed, as deep and as often as bounds
+//! allow; others, and circles, are refused. An operation that cannot be called so is an error that
+//! names it: none is offered that fails each time.
+
+mod schema;
+
+use std::collections::{BTreeMap, HashSet};
+
+use reqwest::Url;
+use serde_json::{Map, Value, json};
+use toolbus_config::Secret;
+
+use super::settings::{AuthType, RestEndpoint, RestMethod};
+use schema::Resolver;
+
+/// Most operations that are imported from one document.
+const OPERATIONS_MAX: usize = 500;
+/// Longest name of a tool that is made of an operation, in characters.
+const NAME_CHARS_MAX: usize = 64;
+/// Longest description, in characters.
+const DESCRIPTION_CHARS_MAX: usize = 1_000;
+const METHODS: [(&str, RestMethod); 6] = [
+    ("get", RestMethod::Get),
+    ("head", RestMethod::Head),
+    ("post", RestMethod::Post),
+    ("put", RestMethod::Put),
+    ("patch", RestMethod::Patch),
+    ("delete", RestMethod::Delete),
+];
+
+/// What is imported, and how it is called.
+#[derive(Debug, Clone, Default)]
+pub struct ImportOptions {
+    /// The operations, by their `operationId`, or `METHOD /path` where they have none. `None`: all.
+    pub operations: Option<Vec<String>>,
+    /// Where the API is, in place of the document's own word.
+    pub server: Option<Url>,
+    /// What the names of tools begin with.
+    pub name_prefix: String,
+    /// How requests are authenticated.
+    pub auth_type: AuthType,
+    /// The variable of the environment that has the credential.
+    pub auth_env_var: Option<String>,
+    /// The credential in its place, as [`RestEndpoint::auth_credential`].
+    pub auth_credential: Option<Secret>,
+    /// The header that an API key goes into, if not `X-Api-Key`.
+    pub api_key_header: Option<String>,
+    /// Whether the address may be one that is not public.
+    pub internal: bool,
+}
+
+/// Why a document is not imported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// It is none, or of another version.
+    #[error("the document is not one of OpenAPI 3")]
+    Version,
+    /// It does not say where the API is.
+    #[error("the document names no server that can be used: {0}")]
+    Server(String),
+    /// It has no such operation.
+    #[error("the document has no operation '{0}'")]
+    UnknownOperation(String),
+    /// There are too many.
+    #[error("the document has more than {OPERATIONS_MAX} operations: choose some")]
+    TooMany,
+    /// An operation cannot be called.
+    #[error("the operation '{operation}' cannot be imported: {problem}")]
+    Operation {
+        /// Which.
+        operation: String,
+        /// Why.
+        problem: String,
+    },
+}
+
+/// An operation as it stands in the document.
+struct Operation<'a> {
+    id: String,
+    path: &'a str,
+    method: RestMethod,
+    item: &'a Map<String, Value>,
+    value: &'a Map<String, Value>,
+}
+
+/// A parameter, as far as it matters.
+struct Parameter {
+    name: String,
+    place: Place,
+    is_required: bool,
+    schema: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Path,
+    Query { is_exploded: bool },
+}
+
+/// Makes endpoints of the operations of a document. They are still to be added to the settings,
+/// which check them.
+///
+/// # Errors
+/// Why one cannot be made.
+pub fn import(document: &Value, options: &ImportOptions) -> Result<Vec<RestEndpoint>, ImportError> {
+    let version = document.get("openapi").and_then(Value::as_str).unwrap_or_default();
+    if !version.starts_with("3.") {
+        return Err(ImportError::Version);
+    }
+    let operations = chosen(find_operations(document), options.operations.as_deref())?;
+    if operations.len() > OPERATIONS_MAX {
+        return Err(ImportError::TooMany);
+    }
+
+    let mut names = HashSet::new();
+    let mut endpoints = Vec::new();
+    for operation in &operations {
+        let mut endpoint = endpoint_of(document, operation, options)?;
+        let name = endpoint.name.clone();
+        let mut number = 2;
+        while !names.insert(endpoint.name.clone()) {
+            endpoint.name = format!("{name}_{number}");
+            number += 1;
+        }
+        endpoints.push(endpoint);
+    }
+    Ok(endpoints)
+}
+
+fn find_operations(document: &Value) -> Vec<Operation<'_>> {
+    let mut operations = Vec::new();
+    let paths = document.get("paths").and_then(Value::as_object);
+    for (path, item) in paths.into_iter().flatten() {
+        let Some(item) = item.as_object() else { continue };
+        for (key, method) in METHODS {
+            let Some(value) = item.get(key).and_then(Value::as_object) else { continue };
+            let id = value.get("operationId").and_then(Value::as_str).filter(|id| !id.is_empty());
+            let id =
+                id.map_or_else(|| format!("{} {path}", key.to_ascii_uppercase()), str::to_owned);
+            operations.push(Operation { id, path, method, item, value });
+        }
+    }
+    operations
+}
+
+fn chosen<'a>(
+    all: Vec<Operation<'a>>,
+    wanted: Option<&[String]>,
+) -> Result<Vec<Operation<'a>>, ImportError> {
+    let Some(wanted) = wanted else { return Ok(all) };
+    let mut by_id: BTreeMap<String, Operation<'a>> = BTreeMap::new();
+    for operation in all {
+        by_id.entry(operation.id.clone()).or_insert(operation);
+    }
+    let found = wanted
+        .iter()
+        .map(|id| by_id.remove(id).ok_or_else(|| ImportError::UnknownOperation(id.clone())));
+    found.collect()
+}
+
+fn endpoint_of(
+    document: &Value,
+    operation: &Operation<'_>,
+    options: &ImportOptions,
+) -> Result<RestEndpoint, ImportError> {
+    let wrong = |problem: String| ImportError::Operation {
+        operation: operation.id.chars().take(200).collect(),
+        problem,
+    };
+    let mut resolver = Resolver::new(document);
+    let parameters = parameters_of(operation, &mut resolver).map_err(wrong)?;
+    let body = match operation.method.has_body() {
+        true => body_of(operation, &mut resolver).map_err(wrong)?,
+        false => None,
+    };
+
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for parameter in &parameters {
+        if properties.insert(parameter.name.clone(), parameter.schema.clone()).is_some() {
+            return Err(wrong(format!("it has two parameters '{}'", parameter.name)));
+        }
+        if parameter.is_required {
+            required.push(parameter.name.clone());
+        }
+    }
+    let body_argument = body.map(|(schema, is_required)| {
+        let name = if properties.contains_key("body") { "request_body" } else { "body" };
+        properties.insert(name.to_owned(), schema);
+        if is_required {
+            required.push(name.to_owned());
+        }
+        name.to_owned()
+    });
+
+    let schema = json!({"type": "object", "properties": properties, "required": required});
+    let server = server_of(document, operation, options)?;
+    let url_template = template_of(&server, operation.path, &parameters).map_err(wrong)?;
+    let endpoint = RestEndpoint {
+        name: name_of(&options.name_prefix, &operation.id),
+        description: description_of(operation),
+        url_template,
+        method: operation.method,
+        parameters_schema: Some(schema.to_string()),
+        auth_type: options.auth_type,
+        auth_env_var: options.auth_env_var.clone(),
+        auth_credential: options.auth_credential.clone(),
+        send_body_as_json: body_argument.is_some(),
+        body_argument,
+        internal: options.internal,
+        ..RestEndpoint::default()
+    };
+    let endpoint = match &options.api_key_header {
+        Some(header) => RestEndpoint { api_key_header: header.clone(), ..endpoint },
+        None => endpoint,
+    };
+    endpoint.check().map_err(wrong)?;
+    Ok(endpoint)
+}
+
+/// The parameters of an operation, its own in place of those of its path.
+fn parameters_of(
+    operation: &Operation<'_>,
+    resolver: &mut Resolver<'_>,
+) -> Result<Vec<Parameter>, String> {
+    let mut found: Vec<Parameter> = Vec::new();
+    for holder in [operation.item, operation.value] {
+        let listed = holder.get("parameters").and_then(Value::as_array);
+        for written in listed.into_iter().flatten() {
+            let Some(parameter) = parameter_of(written, resolver)? else { continue };
+            let is_same = |other: &Parameter| {
+                other.name == parameter.name
+                    && (other.place == Place::Path) == (parameter.place == Place::Path)
+            };
+            found.retain(|other| !is_same(other));
+            found.push(parameter);
+        }
+    }
+    Ok(found)
+}
+
+/// A parameter; `None` where it is not needed and cannot be given.
+fn parameter_of(written: &Value, resolver: &mut Resolver<'_>) -> Result<Option<Parameter>, String> {
+    let written = resolver.follow(written)?;
+    let text = |key: &str| written.get(key).and_then(Value::as_str);
+    let name = text("name").unwrap_or_default().to_owned();
+    let is_required = written.get("required").and_then(Value::as_bool).unwrap_or_default();
+    let is_exploded = written.get("explode").and_then(Value::as_bool);
+
+    let place = match (text("in").unwrap_or_default(), text("style")) {
+        ("path", None | Some("simple")) => Some(Place::Path),
+        ("query", None | Some("form")) => {
+            Some(Place::Query { is_exploded: is_exploded.unwrap_or(true) })
+        }
+        _ => None,
+    };
+    let (Some(place), Some(schema)) = (place, written.get("schema")) else {
+        let place = text("in").unwrap_or_default();
+        return match is_required {
+            true => Err(format!("its parameter '{name}' in {place} cannot be given")),
+            false => Ok(None),
+        };
+    };
+
+    let mut schema = resolver.resolve(schema)?;
+    if let (Some(description), Value::Object(schema)) = (text("description"), &mut schema) {
+        schema.insert("description".to_owned(), Value::String(shorten(description)));
+    }
+    let is_required = is_required || place == Place::Path;
+    Ok(Some(Parameter { name, place, is_required, schema }))
+}
+
+/// The schema of the body, and whether it is needed.
+fn body_of(
+    operation: &Operation<'_>,
+    resolver: &mut Resolver<'_>,
+) -> Result<Option<(Value, bool)>, String> {
+    let Some(written) = operation.value.get("requestBody") else { return Ok(None) };
+    let written = resolver.follow(written)?;
+    let is_required = written.get("required").and_then(Value::as_bool).unwrap_or_default();
+    let contents = written.get("content").and_then(Value::as_object);
+    let mut contents = contents.into_iter().flatten();
+    let is_json = |media_type: &str| {
+        let media_type = media_type.split(';').next().unwrap_or_default().trim();
+        media_type.eq_ignore_ascii_case("application/json")
+    };
+
+    match contents.find(|(media_type, _)| is_json(media_type)) {
+        Some((_, content)) => {
+            let schema = content.get("schema").cloned().unwrap_or_else(|| json!({}));
+            Ok(Some((resolver.resolve(&schema)?, is_required)))
+        }
+        None if is_required => Err("its body is not of JSON".to_owned()),
+        None => Ok(None),
+    }
+}
+
+fn server_of(
+    document: &Value,
+    operation: &Operation<'_>,
+    options: &ImportOptions,
+) -> Result<String, ImportError> {
+    if let Some(server) = &options.server {
+        return Ok(server.as_str().trim_end_matches('/').to_owned());
+    }
+    let of = |holder: Option<&Value>| holder?.as_array()?.first().cloned();
+    let server = of(operation.value.get("servers"))
+        .or_else(|| of(operation.item.get("servers")))
+        .or_else(|| of(document.get("servers")));
+    let server = server.ok_or_else(|| ImportError::Server("it has none".to_owned()))?;
+
+    let mut url = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let variables = server.get("variables").and_then(Value::as_object);
+    for (name, variable) in variables.into_iter().flatten().take(50) {
+        let default = variable.get("default").and_then(Value::as_str).unwrap_or_default();
+        url = url.replace(&format!("{{{name}}}"), default);
+        if url.len() > 2_000 {
+            return Err(ImportError::Server("its address is too long".to_owned()));
+        }
+    }
+    let shown: String = url.chars().take(200).collect();
+    match Url::parse(&url) {
+        Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.query().is_none() => {
+            Ok(url.trim_end_matches('/').to_owned())
+        }
+        _ => Err(ImportError::Server(format!("'{shown}'"))),
+    }
+}
+
+/// The address of an operation, with places for its parameters.
+fn template_of(server: &str, path: &str, parameters: &[Parameter]) -> Result<String, String> {
+    let mut template = format!("{server}{path}");
+    let is_in_path = |name: &str| path.contains(&format!("{{{name}}}"));
+    for parameter in parameters.iter().filter(|parameter| parameter.place == Place::Path) {
+        if !is_in_path(&parameter.name) {
+            return Err(format!("its path has no place for '{}'", parameter.name));
+        }
+    }
+    let mut rest = path;
+    while let Some((_, after)) = rest.split_once('{') {
+        let Some((name, after)) = after.split_once('}') else { break };
+        let is_known =
+            |parameter: &Parameter| parameter.place == Place::Path && parameter.name == name;
+        if !parameters.iter().any(is_known) {
+            return Err(format!("it has no parameter '{name}', which its path has"));
+        }
+        rest = after;
+    }
+
+    let names = parameters.iter().filter_map(|parameter| match parameter.place {
+        Place::Query { is_exploded: true } => Some(format!("{}*", parameter.name)),
+        Place::Query { is_exploded: false } => Some(parameter.name.clone()),
+        Place::Path => None,
+    });
+    let names: Vec<_> = names.collect();
+    if !names.is_empty() {
+        template.push_str(&format!("{{?{}}}", names.join(",")));
+    }
+    Ok(template)
+}
+
+/// The name of a tool: the operation's, of characters that every model's API takes.
+fn name_of(prefix: &str, id: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }
+    };
+    let name: String = format!("{prefix}{id}").chars().map(plain).collect();
+    // Several characters that are not taken are as good as one.
+    let mut short = String::new();
+    for c in name.trim_matches('_').chars() {
+        if c != '_' || !short.ends_with('_') {
+            short.push(c);
+        }
+    }
+    let short: String = short.chars().take(NAME_CHARS_MAX - 4).collect();
+    if short.is_empty() { "operation".to_owned() } else { short }
+}
+
+fn description_of(operation: &Operation<'_>) -> String {
+    let text = |key: &str| operation.value.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (summary, description) = (text("summary").trim(), text("description").trim());
+    let all = match (summary.is_empty(), description.is_empty()) {
+        (false, false) if summary != description => format!("{summary}\n\n{description}"),
+        (false, _) => summary.to_owned(),
+        (true, false) => description.to_owned(),
+        (true, true) => operation.id.clone(),
+    };
+    shorten(&all)
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(DESCRIPTION_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! Schemas of a document as JSON Schema has them, with their references resolved.
+
+use serde_json::{Map, Value, json};
+
+/// How deep a schema may be nested, references included.
+const DEPTH_MAX: usize = 40;
+/// How many values one operation may have when its references are resolved.
+const VALUES_MAX: usize = 10_000;
+/// How many references may follow each other.
+const CHAIN_MAX: usize = 16;
+/// Members that are OpenAPI's alone, or long and of no use to models.
+const DROPPED: [&str; 7] =
+    ["discriminator", "xml", "externalDocs", "example", "examples", "nullable", "deprecated"];
+
+/// Resolves references of one operation.
+pub(super) struct Resolver<'a> {
+    document: &'a Value,
+    left: usize,
+    /// What is being resolved, so that a circle is seen.
+    open: Vec<String>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(document: &'a Value) -> Self {
+        Self { document, left: VALUES_MAX, open: Vec::new() }
+    }
+
+    /// What a reference stands for, and other values as they are. What is in it is not resolved.
+    pub(super) fn follow(&self, written: &'a Value) -> Result<&'a Value, String> {
+        let mut value = written;
+        for _ in 0..CHAIN_MAX {
+            let Some(reference) = reference_of(value) else { return Ok(value) };
+            value = self.find(reference)?;
+        }
+        Err("references follow each other without an end".to_owned())
+    }
+
+    /// A schema without references.
+    pub(super) fn resolve(&mut self, schema: &Value) -> Result<Value, String> {
+        self.resolve_below(schema, 0)
+    }
+
+    fn resolve_below(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
+        if depth > DEPTH_MAX {
+            return Err("its schema is nested too deeply".to_owned());
+        }
+        self.left = self.left.checked_sub(1).ok_or("its schema is too large")?;
+
+        match schema {
+            Value::Object(members) => match reference_of(schema) {
+                Some(reference) => self.resolve_reference(reference, members, depth),
+                None => self.resolve_members(members, depth),
+            },
+            Value::Array(values) => {
+                let values = values.iter().map(|value| self.resolve_below(value, depth + 1));
+                Ok(Value::Array(values.collect::<Result<_, _>>()?))
+            }
+            plain => Ok(plain.clone()),
+        }
+    }
+
+    fn resolve_reference(
+        &mut self,
+        reference: &str,
+        members: &Map<String, Value>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        if self.open.iter().any(|open| open == reference) {
+            return Err(format!("its schema contains itself ({})", shown(reference)));
+        }
+        let target = self.find(reference)?;
+        self.open.push(reference.to_owned());
+        let resolved = self.resolve_below(target, depth + 1);
+        self.open.pop();
+
+        let mut resolved = resolved?;
+        if let (Value::Object(resolved), Some(description @ Value::String(_))) =
+            (&mut resolved, members.get("description"))
+        {
+            resolved.insert("description".to_owned(), description.clone());
+        }
+        Ok(resolved)
+    }
+
+    fn resolve_members(
+        &mut self,
+        members: &Map<String, Value>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        let mut resolved = Map::new();
+        for (key, value) in members {
+            if DROPPED.contains(&key.as_str()) || key.starts_with("x-") {
+                continue;
+            }
+
+            let value = match key.as_str() {
+                // What is in them are names, not members of schemas.
+                "properties" | "patternProperties" | "$defs" | "definitions" => {
+                    self.resolve_named(value, depth)?
+                }
+                // Values, whatever is in them.
+                "enum" | "const" | "default" | "required" => {
+                    self.left = self.left.checked_sub(1).ok_or("its schema is too large")?;
+                    value.clone()
+                }
+                _ => self.resolve_below(value, depth + 1)?,
+            };
+            resolved.insert(key.clone(), value);
+        }
+        modernize(&mut resolved, members);
+        Ok(Value::Object(resolved))
+    }
+
+    fn resolve_named(&mut self, named: &Value, depth: usize) -> Result<Value, String> {
+        let Value::Object(named) = named else { return Ok(json!({})) };
+        let mut resolved = Map::new();
+        for (name, schema) in named {
+            resolved.insert(name.clone(), self.resolve_below(schema, depth + 1)?);
+        }
+        Ok(Value::Object(resolved))
+    }
+
+    /// The value that a reference within the document points to.
+    fn find(&self, reference: &str) -> Result<&'a Value, String> {
+        let missing = || format!("the reference {} leads nowhere", shown(reference));
+        let Some(pointer) = reference.strip_prefix('#') else {
+            return Err(format!("the reference {} leads out of the document", shown(reference)));
+        };
+        let pointer = percent_encoding::percent_decode_str(pointer).decode_utf8();
+        let pointer = pointer.map_err(|_| missing())?;
+        self.document.pointer(&pointer).ok_or_else(missing)
+    }
+}
+
+fn reference_of(value: &Value) -> Option<&str> {
+    value.get("$ref").and_then(Value::as_str)
+}
+
+fn shown(reference: &str) -> String {
+    format!("'{}'", reference.chars().take(200).collect::<String>())
+}
+
+/// Writes what OpenAPI 3.0 has of its own as JSON Schema does.
+fn modernize(resolved: &mut Map<String, Value>, written: &Map<String, Value>) {
+    if written.get("nullable") == Some(&Value::Bool(true))
+        && let Some(Value::String(kind)) = resolved.get("type")
+    {
+        resolved.insert("type".to_owned(), json!([kind, "null"]));
+        if let Some(Value::Array(values)) = resolved.get_mut("enum")
+            && !values.contains(&Value::Null)
+        {
+            values.push(Value::Null);
+        }
+    }
+
+    for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+        match resolved.get(exclusive) {
+            Some(Value::Bool(true)) => {
+                resolved.remove(exclusive);
+                if let Some(value) = resolved.remove(bound) {
+                    resolved.insert(exclusive.to_owned(), value);
+                }
+            }
+            Some(Value::Bool(false)) => {
+                resolved.remove(exclusive);
+            }
+            _ => {}
+        }
+    }
+}

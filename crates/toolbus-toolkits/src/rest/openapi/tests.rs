@@ -1,0 +1,208 @@
+//! What documents become, and which are refused.
+
+use super::*;
+
+fn document() -> Value {
+    json!({
+        "openapi": "3.0.3",
+        "servers": [{"url": "https://{region}.api.example/v1/", "variables": {"region": {"default": "eu"}}}],
+        "paths": {
+            "/pets/{petId}": {
+                "parameters": [{"$ref": "#/components/parameters/PetId"}],
+                "get": {
+                    "operationId": "pets.show/by id",
+                    "summary": "Shows a pet",
+                    "parameters": [
+                        {"name": "fields", "in": "query", "schema": {"type": "array", "items": {"type": "string"}}},
+                        {"name": "ids", "in": "query", "explode": false, "schema": {"type": "array"}},
+                        {"name": "X-Trace", "in": "header", "schema": {"type": "string"}}
+                    ]
+                },
+                "put": {
+                    "operationId": "replacePet",
+                    "description": "Replaces a pet.",
+                    "requestBody": {"$ref": "#/components/requestBodies/Pet"}
+                },
+                "delete": {}
+            }
+        },
+        "components": {
+            "parameters": {
+                "PetId": {"name": "petId", "in": "path", "required": true, "description": "Which pet",
+                    "schema": {"type": "integer", "minimum": 0, "exclusiveMinimum": true}}
+            },
+            "requestBodies": {
+                "Pet": {"required": true, "content": {"application/json; charset=utf-8": {"schema": {"$ref": "#/components/schemas/Pet"}}}}
+            },
+            "schemas": {
+                "Pet": {
+                    "type": "object", "example": {"name": "x"}, "x-internal": 1, "required": ["name"],
+                    "properties": {
+                        "name": {"type": "string", "nullable": true, "enum": ["a"]},
+                        "example": {"type": "string"},
+                        "tag": {"$ref": "#/components/schemas/a~1b%20c"},
+                        "other": {"$ref": "#/components/schemas/a~1b%20c", "description": "Another"}
+                    }
+                },
+                "a/b c": {"type": "string"}
+            }
+        }
+    })
+}
+
+fn endpoints(options: &ImportOptions) -> Vec<RestEndpoint> {
+    import(&document(), options).expect("it can be imported")
+}
+
+fn problem(change: impl FnOnce(&mut Value)) -> String {
+    let mut document = document();
+    change(&mut document);
+    import(&document, &ImportOptions::default()).expect_err("refused").to_string()
+}
+
+#[test]
+fn operations_become_endpoints() {
+    let all = endpoints(&ImportOptions::default());
+    let names: Vec<_> = all.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    assert_eq!(names, ["pets_show_by_id", "replacePet", "DELETE_pets_petId"]);
+
+    let show = &all[0];
+    assert_eq!(show.url_template, "https://eu.api.example/v1/pets/{petId}{?fields*,ids}");
+    assert_eq!((show.description.as_str(), show.method), ("Shows a pet", RestMethod::Get));
+    let schema: Value =
+        serde_json::from_str(show.parameters_schema.as_deref().expect("one")).expect("JSON");
+    assert_eq!(
+        schema,
+        json!({
+            "type": "object",
+            "properties": {
+                "petId": {"type": "integer", "exclusiveMinimum": 0, "description": "Which pet"},
+                "fields": {"type": "array", "items": {"type": "string"}},
+                "ids": {"type": "array"}
+            },
+            "required": ["petId"]
+        })
+    );
+
+    let replace = &all[1];
+    assert_eq!((replace.send_body_as_json, replace.body_argument.as_deref()), (true, Some("body")));
+    let schema: Value =
+        serde_json::from_str(replace.parameters_schema.as_deref().expect("one")).expect("JSON");
+    assert_eq!(schema["required"], json!(["petId", "body"]));
+    assert_eq!(
+        schema["properties"]["body"],
+        json!({
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": {"type": ["string", "null"], "enum": ["a", null]},
+                "example": {"type": "string"},
+                "tag": {"type": "string"},
+                "other": {"type": "string", "description": "Another"}
+            }
+        })
+    );
+    assert!(!all[2].send_body_as_json);
+}
+
+#[test]
+fn operations_are_chosen_and_called_as_options_say() {
+    let options = ImportOptions {
+        operations: Some(vec!["replacePet".into(), "DELETE /pets/{petId}".into()]),
+        server: Some(Url::parse("http://127.0.0.1:9/base/").expect("a URL")),
+        name_prefix: "pets.".into(),
+        auth_type: AuthType::ApiKey,
+        auth_env_var: Some("PETS_KEY".into()),
+        api_key_header: Some("X-Pets".into()),
+        internal: true,
+        ..ImportOptions::default()
+    };
+    let found = endpoints(&options);
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].name, "pets_replacePet");
+    assert_eq!(found[0].url_template, "http://127.0.0.1:9/base/pets/{petId}");
+    assert!(found[0].internal && found[0].auth_type == AuthType::ApiKey);
+    assert_eq!(found[0].api_key_header, "X-Pets");
+
+    let unknown = ImportOptions { operations: Some(vec!["no".into()]), ..ImportOptions::default() };
+    let error = import(&document(), &unknown).expect_err("refused");
+    assert_eq!(error, ImportError::UnknownOperation("no".into()));
+}
+
+#[test]
+fn names_are_never_the_same() {
+    let mut document = document();
+    let item = &mut document["paths"]["/pets/{petId}"];
+    item["get"]["operationId"] = json!("same.id");
+    item["put"]["operationId"] = json!("same/id");
+    item["delete"]["operationId"] = json!("日本");
+    let found = import(&document, &ImportOptions::default()).expect("it can be imported");
+    let names: Vec<_> = found.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    assert_eq!(names, ["same_id", "same_id_2", "operation"]);
+}
+
+#[test]
+fn circles_and_bombs_of_references_are_refused() {
+    let pet = "/components/schemas/Pet/properties";
+    let circle = problem(|document| {
+        document.pointer_mut(pet).expect("it is there")["tag"] =
+            json!({"$ref": "#/components/schemas/Pet"});
+    });
+    assert!(circle.contains("contains itself"), "{circle}");
+    let chain = problem(|document| {
+        document["components"]["parameters"]["PetId"] =
+            json!({"$ref": "#/components/parameters/PetId"});
+    });
+    assert!(chain.contains("without an end"), "{chain}");
+
+    // Each has the next twice.
+    let bomb = problem(|document| {
+        let schemas = document["components"]["schemas"].as_object_mut().expect("an object");
+        for at in 0..30 {
+            let next = json!({"$ref": format!("#/components/schemas/s{}", at + 1)});
+            schemas.insert(format!("s{at}"), json!({"properties": {"a": next, "b": next}}));
+        }
+        schemas.insert("s30".into(), json!({"type": "string"}));
+        document.pointer_mut(pet).expect("it is there")["tag"] =
+            json!({"$ref": "#/components/schemas/s0"});
+    });
+    assert!(bomb.contains("too large") || bomb.contains("too deeply"), "{bomb}");
+    let deep = problem(|document| {
+        let mut schema = json!({"type": "string"});
+        for _ in 0..100 {
+            schema = json!({"items": schema});
+        }
+        document.pointer_mut(pet).expect("it is there")["tag"] = schema;
+    });
+    assert!(deep.contains("too deeply"), "{deep}");
+}
+
+#[test]
+fn what_cannot_be_called_is_refused_by_name() {
+    let pets = "/paths/~1pets~1{petId}";
+    let check = |part: &str, change: &dyn Fn(&mut Value)| {
+        let problem = problem(change);
+        assert!(problem.contains(part), "{problem}");
+    };
+    check("OpenAPI 3", &|d| d["openapi"] = json!("2.0"));
+    check("OpenAPI 3", &|d| *d = json!([]));
+    check("no server", &|d| d["servers"] = json!([]));
+    check("'/relative'", &|d| d["servers"] = json!([{"url": "/relative"}]));
+    check("leads out", &|d| {
+        d.pointer_mut(pets).unwrap()["put"]["requestBody"] =
+            json!({"$ref": "https://evil.example/x"})
+    });
+    check("leads nowhere", &|d| {
+        d.pointer_mut(pets).unwrap()["put"]["requestBody"] = json!({"$ref": "#/no"})
+    });
+    check("not of JSON", &|d| {
+        d["components"]["requestBodies"]["Pet"]["content"] = json!({"multipart/form-data": {}});
+    });
+    check("'X-Trace' in header", &|d| {
+        d.pointer_mut(pets).unwrap()["get"]["parameters"][2]["required"] = json!(true);
+    });
+    check("no parameter 'petId'", &|d| d.pointer_mut(pets).unwrap()["parameters"] = json!([]));
+    check("no place for an argument", &|d| {
+        d.pointer_mut(pets).unwrap()["get"]["parameters"][0]["name"] = json!("a}{b");
+    });
+}
