@@ -84,6 +84,7 @@ impl OtherAgents {
         store: &toolbus_store::LazyStore,
     ) -> Result<Conversing, SubscribeError> {
         let caller = Caller::start(&self.tasks).await?;
+
         let worker = match &self.config.card {
             Some(_) => Some(
                 Worker::start(WorkerDeps {
@@ -98,6 +99,7 @@ impl OtherAgents {
             ),
             None => None,
         };
+
         let presence = Presence::start(PresenceDeps {
             bus: Arc::clone(&self.bus),
             agent: self.name.clone(),
