@@ -22,14 +22,17 @@ use toolbus_schedule::{ScheduleDeps, Schedules};
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
 use toolbus_search::KnownServices;
 use toolbus_store::LazyStore;
+use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsConfig, SubagentsDeps};
 use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
+use toolbus_wisps::{AwaitAgent, WispsConfig, WispsDeps};
 
 use crate::other_agents::OtherAgents;
 use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
 use crate::state::KeptState;
+use crate::wisp_parts::AnnouncedServers;
 
 /// How long leaving the bus may take.
 const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -151,7 +154,13 @@ impl Fleet {
             }
             builder.bus(bus).scripts(Scripts::remote().allowance(settings.scripts.allowance()))
         };
+        let servers = AnnouncedServers::default();
+        let mut builder = builder;
+        if let Some(state) = state.as_ref().filter(|_| !settings.models.endpoints.is_empty()) {
+            builder = offer_wisps(builder, state, &servers, other_agents.as_ref());
+        }
         let toolbus = builder.open().await?;
+        servers.set(toolbus.directory());
         if let Some(state) = &state {
             resume_later(&state.approvals, &toolbus);
         }
@@ -229,6 +238,7 @@ fn keep_state(builder: ToolbusBuilder, settings: &Settings, state: &KeptState) -
     // Without a model nobody would run what is scheduled.
     if !settings.models.endpoints.is_empty() {
         builder = offer_schedules(builder, state.schedules.clone());
+        builder = offer_subagents(builder, state);
     }
     match &state.artifacts {
         Some(artifacts) => keep_artifacts(builder, artifacts.clone()),
@@ -258,6 +268,47 @@ fn offer_schedules(builder: ToolbusBuilder, schedules: Schedules) -> ToolbusBuil
     builder.guide(toolbus_schedule::guide()).remote_tools(move |registry, _| {
         toolbus_schedule::register(registry, ScheduleDeps { schedules })
     })
+}
+
+/// The same with the tools that split work among subagents.
+fn offer_subagents(builder: ToolbusBuilder, state: &KeptState) -> ToolbusBuilder {
+    let (made, store) = (Arc::clone(&state.subagents), state.store().clone());
+    let (work, on_subagent) = (Arc::new(state.subagent_turns.clone()), state.notices.clone());
+    builder.guide(toolbus_subagents::guide()).remote_tools(move |registry, requester| {
+        let subagents = Subagents::new(SubagentsDeps {
+            bus: Arc::clone(requester.bus()),
+            store,
+            agent: requester.agent().clone(),
+            instance: InstanceId::random(),
+            config: Arc::new(SubagentsConfig::default()),
+            work,
+            on_subagent: Arc::new(on_subagent),
+        });
+        let _ = made.set(subagents.clone());
+        toolbus_subagents::register(registry, SubagentToolsDeps { subagents })
+    })
+}
+
+/// The same with the tool that runs wisps.
+fn offer_wisps(
+    builder: ToolbusBuilder,
+    state: &KeptState,
+    servers: &AnnouncedServers,
+    others: Option<&OtherAgents>,
+) -> ToolbusBuilder {
+    let agents = others.map(|others| others.answers(state.notices.task_ends()));
+    let deps = WispsDeps {
+        memory: state.memory.clone(),
+        artifacts: state.artifacts.clone(),
+        complete: Some(Arc::new(state.agent_model.clone())),
+        agents: agents.map(|agents| Arc::new(agents) as Arc<dyn AwaitAgent>),
+        mcp: Some(Arc::new(servers.clone())),
+        tasks: state.wisp_tasks.clone(),
+        config: Arc::new(WispsConfig::default()),
+    };
+    builder
+        .guide(toolbus_wisps::guide())
+        .remote_tools(move |registry, _| toolbus_wisps::register(registry, deps))
 }
 
 /// The same with large results kept apart, and with the tools that ask about them.
