@@ -33,9 +33,13 @@ mod config;
 mod directory;
 mod error;
 mod event;
+mod http_rows;
+mod http_server;
+mod intake;
 mod owner;
 mod ports;
 mod presence;
+mod protocol;
 mod publish;
 mod received;
 mod tables;
@@ -48,6 +52,10 @@ pub use caller::Caller;
 pub use config::A2aConfig;
 pub use directory::{CARD_BYTES_MAX, CardError, Directory, KnownAgent, SKILLS_MAX, service_of};
 pub use error::Error;
+pub use http_server::{
+    ApiSettings, HTTP_BODY_BYTES_MAX, HttpServer, HttpServerConfig, RPC_PATH,
+};
+pub use intake::TaskIntake;
 pub use event::{RESULT_BYTES_MAX, TaskChange, TaskEvent};
 pub use owner::TaskOwner;
 pub use ports::{DoTask, KeepResult, OnTask, ResultText, Task, TaskEnd, TaskProgress, Told};

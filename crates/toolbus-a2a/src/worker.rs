@@ -7,6 +7,7 @@
 use std::num::NonZeroU16;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -32,10 +33,12 @@ use toolbus_wire::{Topic, TraceContext, header, json, message, queue, topic};
 use crate::answers::{About, Refusal, answer_of, body_of, error_of, reply_topic};
 use crate::config::ms;
 use crate::directory::has_skill;
+use crate::http_rows::{client_of, is_http};
+use crate::intake::{HttpProgress, ProgressHub};
 use crate::publish::{publish_again, publish_notice};
 use crate::received::{Answer, Begun, CancelNoted, Hold, NewReceived, ReceivedTasks, TaskKey};
 use crate::tables::CHANGES;
-use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskProgress};
+use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskIntake, TaskProgress};
 
 /// Largest request that is taken, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -61,6 +64,7 @@ const NOT_CANCELABLE: &str = "Stateless agents do not support task cancellation.
 
 /// Does the tasks of others until it is closed.
 pub struct Worker {
+    inner: Arc<Inner>,
     received: ReceivedTasks,
     tasks_consumer: Consumer,
     cancels_consumer: Consumer,
@@ -100,8 +104,15 @@ impl Worker {
         let (bus, agent) = (Arc::clone(&deps.bus), deps.agent.clone());
         let tasks_max = deps.config.tasks_max;
         let room = Arc::new(Semaphore::new(usize::from(tasks_max.get())));
-        let nudge = Notify::new();
-        let inner = Arc::new(Inner { deps, received: received.clone(), room, nudge });
+        let inner = Arc::new(Inner {
+            deps,
+            received: received.clone(),
+            room,
+            nudge: Notify::new(),
+            hub: Arc::default(),
+            http_tasks: TaskTracker::new(),
+            is_draining: AtomicBool::new(false),
+        });
         let durable = |topic: Topic, flow| {
             let name = queue::of_agent(&agent, topic.as_str());
             Subscription::durable(name, TopicPattern::from(topic), flow)
@@ -117,8 +128,14 @@ impl Worker {
         let cancels_consumer = bus.subscribe(subscription, Arc::new(handler)).await?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(inner.take_up(stop.clone(), tasks.clone()));
-        Ok(Self { received, tasks_consumer, cancels_consumer, stop, tasks })
+        tasks.spawn(Arc::clone(&inner).take_up(stop.clone(), tasks.clone()));
+        Ok(Self { inner, received, tasks_consumer, cancels_consumer, stop, tasks })
+    }
+
+    /// The way in for tasks that come from elsewhere, such as [`HttpServer`](crate::HttpServer).
+    #[must_use]
+    pub fn intake(&self) -> TaskIntake {
+        TaskIntake::new(Arc::clone(&self.inner))
     }
 
     /// Takes no more tasks, and waits up to `grace` for those that are under way. What is left is
@@ -147,16 +164,54 @@ impl Worker {
     }
 }
 
-struct Inner {
+pub(crate) struct Inner {
     deps: WorkerDeps,
     received: ReceivedTasks,
     /// Tasks at a time, those that were taken up from others included.
     room: Arc<Semaphore>,
     /// Wakes whoever looks for tasks of processes that were lost.
     nudge: Notify,
+    hub: Arc<ProgressHub>,
+    /// Tasks of clients over HTTP that this process does.
+    http_tasks: TaskTracker,
+    /// Whether no more of them are begun here.
+    is_draining: AtomicBool,
 }
 
 impl Inner {
+    pub(crate) fn received(&self) -> &ReceivedTasks {
+        &self.received
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<ProgressHub> {
+        &self.hub
+    }
+
+    pub(crate) fn config(&self) -> &A2aConfig {
+        &self.deps.config
+    }
+
+    pub(crate) fn agent(&self) -> &AgentName {
+        &self.deps.agent
+    }
+
+    pub(crate) fn can_stop(&self) -> bool {
+        self.deps.work.can_stop()
+    }
+
+    /// Has it be looked for tasks that nobody does.
+    pub(crate) fn wake(&self) {
+        self.nudge.notify_one();
+    }
+
+    pub(crate) async fn drain_http(&self, grace: Duration) {
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.http_tasks.close();
+        if tokio::time::timeout(grace, self.http_tasks.wait()).await.is_err() {
+            tracing::info!("tasks of clients over HTTP are left to another process");
+        }
+    }
+
     async fn take_task(self: Arc<Self>, delivery: Delivery) -> Disposition {
         let envelope = delivery.envelope;
         if !message::is::<AgentTaskRequest>(&envelope) {
@@ -224,6 +279,9 @@ impl Inner {
                 )));
             }
         }
+        if is_http(&envelope.source) {
+            return Err(Refusal::invalid("the source has the name of a client over HTTP"));
+        }
         self.check_skill(&request.skill)?;
 
         let number = |name| {
@@ -248,7 +306,7 @@ impl Inner {
     }
 
     /// An agent that names no skills takes any.
-    fn check_skill(&self, skill: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_skill(&self, skill: &str) -> Result<(), Refusal> {
         let card = self.deps.config.card.as_ref();
         let skills = card.and_then(|card| card.skills.as_deref()).unwrap_or_default();
         if skills.is_empty() || card.is_some_and(|card| has_skill(card, skill)) {
@@ -304,7 +362,7 @@ impl Inner {
 
         let about = About { id: &key.id, context_id: new.context_id.as_deref() };
         let answer = answer_of(about, end);
-        if self.keep_answer(key, &answer).await {
+        if self.keep_answer(key, &answer).await && !is_http(&key.caller) {
             self.publish_answer(key, &reply_to, &answer, trace).await;
         }
     }
@@ -353,22 +411,29 @@ impl Inner {
             return failed(format!("the task was begun {BEGUN_MAX} times, and lost each time"));
         }
 
-        let progress = BusProgress {
+        let over_bus = BusProgress {
             bus: &*self.deps.bus,
             agent: &self.deps.agent,
             task_id: request.task_id.clone(),
             context_id: request.context_id.clone(),
         };
-        progress.publish(None).await;
+        let over_http = HttpProgress { hub: &self.hub, key: &new.key };
+        let progress: &dyn TaskProgress = if is_http(&new.key.caller) {
+            &over_http
+        } else {
+            over_bus.publish(None).await;
+            &over_bus
+        };
         let task = Task {
             request,
             caller: new.key.caller.clone(),
+            client: client_of(&new.key.caller),
             depth: new.depth,
             is_resumed: begun > 1,
             timeout,
         };
         let stop = CancellationToken::new();
-        let run = AssertUnwindSafe(self.deps.work.run(task, &progress, stop.clone()));
+        let run = AssertUnwindSafe(self.deps.work.run(task, progress, stop.clone()));
         let mut run = std::pin::pin!(run.catch_unwind());
         // Every arm only waits; the work goes on through them.
         let ended = tokio::select! {
@@ -516,7 +581,7 @@ impl Inner {
     async fn cancel(&self, envelope: &Envelope, id: &str) -> Result<CancelNoted, Error> {
         let caller = &envelope.source;
         let is_id = |text: &str| text.len() <= ID_BYTES_MAX && !text.chars().any(char::is_control);
-        if id.is_empty() || !is_id(id) || !is_id(caller) {
+        if id.is_empty() || !is_id(id) || !is_id(caller) || is_http(caller) {
             return Ok(CancelNoted::NotThere);
         }
         let key = TaskKey { caller: caller.clone(), id: id.to_owned() };
@@ -561,14 +626,20 @@ impl Inner {
         while let Some(left) = self.received.take_unanswered().await? {
             self.publish_answer(&left.key, &reply_topic(&left.reply_to), &left.answer, None).await;
         }
-        while let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
+        while !self.is_draining.load(Ordering::Relaxed) {
+            let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else { break };
             let Some(orphan) = self.received.take_orphan().await? else { break };
-            tracing::info!(task = orphan.new.key.id, "a task goes on that was interrupted");
+            if orphan.begun > 1 {
+                tracing::info!(task = orphan.new.key.id, "a task goes on that was interrupted");
+            }
+            let token = is_http(&orphan.new.key.caller).then(|| self.http_tasks.token());
             let (this, stop) = (Arc::clone(self), stop.clone());
             tasks.spawn(async move {
-                let _room = room;
                 // What is dropped here is taken up again, for its lease is given back.
                 stop.run_until_cancelled(this.work(orphan.new, None, orphan.begun)).await;
+                drop((room, token));
+                // Another may wait for the room.
+                this.wake();
             });
         }
         Ok(LOOK_INTERVAL)
