@@ -4,6 +4,8 @@
 //! A task that comes over HTTP waits as a row without a holder. Whichever process has room takes it
 //! up, as it would one that another process has left. Its answer is its row: nothing is published.
 
+use std::sync::Arc;
+
 use toolbus_policy::{parse_principal, principal_text};
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
@@ -90,6 +92,8 @@ pub(crate) struct TaskView {
     pub(crate) state: AgentTaskState,
     pub(crate) updated_ms: i64,
     pub(crate) deadline_ms: i64,
+    /// What it said last, where it is done in this process.
+    pub(crate) progress: Option<Arc<str>>,
     /// How it ended, once it has.
     pub(crate) answer: Option<Answer>,
     message_id: String,
@@ -375,6 +379,7 @@ impl TaskView {
             },
             updated_ms: ended_ms.unwrap_or(received_ms),
             deadline_ms: row.try_get("deadline_ms")?,
+            progress: None,
             answer: if has_ended { Some(Answer::read(row)?) } else { None },
             message_id: row.try_get::<Option<String>, _>("message_id")?.unwrap_or_default(),
         })

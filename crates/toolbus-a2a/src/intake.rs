@@ -46,29 +46,60 @@ impl TaskIntake {
 /// What tasks of clients over HTTP say while this process does them.
 #[derive(Default)]
 pub(crate) struct ProgressHub {
-    heard: Mutex<HashMap<TaskKey, broadcast::Sender<Arc<str>>>>,
+    tasks: Mutex<HashMap<TaskKey, Said>>,
+}
+
+/// What one task says.
+struct Said {
+    sender: broadcast::Sender<Arc<str>>,
+    /// What it said last, while it is done.
+    last: Option<Arc<str>>,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        Self { sender: broadcast::channel(PROGRESS_MAX).0, last: None }
+    }
 }
 
 /// Hears the progress of one task.
 pub(crate) struct Listening {
     hub: Arc<ProgressHub>,
     key: TaskKey,
+    /// What was said last before it was listened.
+    before: Option<Arc<str>>,
     progress: broadcast::Receiver<Arc<str>>,
 }
 
 impl ProgressHub {
     pub(crate) fn listen(self: &Arc<Self>, key: &TaskKey) -> Listening {
-        let mut heard = self.heard.lock();
-        let sender = heard.entry(key.clone());
-        let sender = sender.or_insert_with(|| broadcast::channel(PROGRESS_MAX).0);
-        let progress = sender.subscribe();
-        Listening { hub: Arc::clone(self), key: key.clone(), progress }
+        let mut tasks = self.tasks.lock();
+        let said = tasks.entry(key.clone()).or_default();
+        let (progress, before) = (said.sender.subscribe(), said.last.clone());
+        Listening { hub: Arc::clone(self), key: key.clone(), before, progress }
+    }
+
+    /// What a task said last that is done here.
+    pub(crate) fn last(&self, key: &TaskKey) -> Option<Arc<str>> {
+        self.tasks.lock().get(key)?.last.clone()
     }
 
     fn say(&self, key: &TaskKey, text: &str) {
-        if let Some(sender) = self.heard.lock().get(key) {
-            // Nobody may listen any more.
-            let _ = sender.send(cut(text.to_owned(), PROGRESS_BYTES_MAX).into());
+        let text: Arc<str> = cut(text.to_owned(), PROGRESS_BYTES_MAX).into();
+        let mut tasks = self.tasks.lock();
+        let said = tasks.entry(key.clone()).or_default();
+        said.last = Some(Arc::clone(&text));
+        // Nobody may listen.
+        let _ = said.sender.send(text);
+    }
+
+    /// Forgets what a task has said that is not done here any more.
+    fn forget(&self, key: &TaskKey) {
+        let mut tasks = self.tasks.lock();
+        let Some(said) = tasks.get_mut(key) else { return };
+        said.last = None;
+        if said.sender.receiver_count() == 0 {
+            tasks.remove(key);
         }
     }
 }
@@ -76,6 +107,9 @@ impl ProgressHub {
 impl Listening {
     /// The next progress. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Arc<str> {
+        if let Some(text) = self.before.take() {
+            return text;
+        }
         loop {
             match self.progress.recv().await {
                 Ok(text) => return text,
@@ -87,6 +121,9 @@ impl Listening {
 
     /// What is there already.
     pub(crate) fn try_next(&mut self) -> Option<Arc<str>> {
+        if self.before.is_some() {
+            return self.before.take();
+        }
         loop {
             match self.progress.try_recv() {
                 Ok(text) => return Some(text),
@@ -99,9 +136,10 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let mut heard = self.hub.heard.lock();
-        if heard.get(&self.key).is_some_and(|sender| sender.receiver_count() <= 1) {
-            heard.remove(&self.key);
+        let mut tasks = self.hub.tasks.lock();
+        let is_last = |said: &Said| said.sender.receiver_count() <= 1 && said.last.is_none();
+        if tasks.get(&self.key).is_some_and(is_last) {
+            tasks.remove(&self.key);
         }
     }
 }
@@ -110,6 +148,12 @@ impl Drop for Listening {
 pub(crate) struct HttpProgress<'a> {
     pub(crate) hub: &'a ProgressHub,
     pub(crate) key: &'a TaskKey,
+}
+
+impl Drop for HttpProgress<'_> {
+    fn drop(&mut self) {
+        self.hub.forget(self.key);
+    }
 }
 
 impl TaskProgress for HttpProgress<'_> {

@@ -33,6 +33,7 @@ mod config;
 mod directory;
 mod error;
 mod event;
+mod http_caller;
 mod http_rows;
 mod http_server;
 mod intake;
@@ -52,6 +53,9 @@ pub use caller::Caller;
 pub use config::A2aConfig;
 pub use directory::{CARD_BYTES_MAX, CardError, Directory, KnownAgent, SKILLS_MAX, service_of};
 pub use error::Error;
+pub use http_caller::{
+    AgentHeader, AgentHeaderValue, HttpAgent, HttpAgentError, HttpCaller, HttpCallerDeps,
+};
 pub use http_server::{
     ApiSettings, HTTP_BODY_BYTES_MAX, HttpServer, HttpServerConfig, RPC_PATH,
 };

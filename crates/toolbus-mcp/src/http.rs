@@ -80,6 +80,18 @@ impl HttpClients {
         }
         Ok(if is_local(url) { &self.direct } else { &self.proxied })
     }
+
+    /// Refuses an address that would not be connected to as its name resolves now, for an early
+    /// word on it.
+    ///
+    /// # Errors
+    /// When it is one.
+    pub async fn check_address(&self, url: &Url) -> Result<(), PrivateAddress> {
+        match self.reach {
+            Reach::PublicOnly => check_resolved(url).await,
+            Reach::Everywhere => Ok(()),
+        }
+    }
 }
 
 fn client_builder() -> reqwest::ClientBuilder {

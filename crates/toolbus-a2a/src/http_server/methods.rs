@@ -285,7 +285,12 @@ impl Shared {
     }
 
     pub(super) async fn view(&self, key: &TaskKey) -> Result<Option<TaskView>, RpcError> {
-        self.intake.received().view(key).await.map_err(|error| unavailable(&error))
+        let view = self.intake.received().view(key).await.map_err(|error| unavailable(&error))?;
+        Ok(view.map(|view| {
+            let is_working = view.state == AgentTaskState::Working;
+            let progress = self.intake.worker().hub().last(key).filter(|_| is_working);
+            TaskView { progress, ..view }
+        }))
     }
 
     /// Waits until a task does not go on, or until then.

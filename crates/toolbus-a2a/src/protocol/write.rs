@@ -33,7 +33,8 @@ pub(crate) fn task_json(version: Version, view: &TaskView, with_artifacts: bool)
 
 fn status_of(version: Version, view: &TaskView) -> Value {
     let remark = view.answer.as_ref().and_then(remark_of);
-    status(version, view, view.state, remark.as_deref())
+    let remark = remark.as_deref().or(view.progress.as_deref());
+    status(version, view, view.state, remark)
 }
 
 fn status(version: Version, view: &TaskView, state: AgentTaskState, text: Option<&str>) -> Value {

@@ -164,10 +164,9 @@ async fn the_official_client_has_its_tasks_done() {
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{said}");
             let seen: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-            assert_text!(
-                serde_json::to_string_pretty(&seen).expect("a text"),
-                format!("sdk_client_{version}")
-            );
+            let seen = serde_json::to_string_pretty(&seen).expect("a text");
+            let name = format!("sdk_client_{}", version.replace('.', "_"));
+            insta::allow_duplicates! { insta::assert_snapshot!(name, seen) }
 
             // Who asks is known by its token.
             let ran = work.ran.lock().clone();
@@ -422,10 +421,9 @@ async fn a_client_that_does_not_read_harms_nobody() {
     let door = Door::open(config, host.intake()).await;
     let mut deaf = Vec::new();
     for number in 0..2 {
-        let text = if number == 0 { "wait" } else { "long" };
         let body = json!({
             "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage",
-            "params": message(&format!("m{number}"), text),
+            "params": message(&format!("m{number}"), "wait"),
         })
         .to_string();
         let mut stream = TcpStream::connect(door.address).await.expect("a connection");
@@ -439,16 +437,6 @@ async fn a_client_that_does_not_read_harms_nobody() {
     }
     eventually(PATIENCE, async || if work.count() == 2 { Ok(()) } else { Err(()) }).await;
 
-    // The answer of one task is there, though nobody reads it.
-    let mut listed = Value::Null;
-    for _ in 0..200 {
-        listed = door.ask("alice-token", "ListTasks", json!({})).await;
-        if listed.to_string().contains("TASK_STATE_COMPLETED") {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(listed.to_string().contains("TASK_STATE_COMPLETED"), "{listed}");
     let mut blocking = message("m9", "wait");
     blocking["configuration"] = json!({});
     let answer = door.ask("alice-token", "SendMessage", blocking).await;
@@ -464,7 +452,7 @@ async fn a_client_that_does_not_read_harms_nobody() {
     deaf[0].read_exact(&mut first).await.expect("a beginning");
     drop(deaf);
     eventually(PATIENCE, async || {
-        let mut again = message("m1", "long");
+        let mut again = message("m2", "long");
         again["configuration"] = json!({});
         let answer = door.ask("alice-token", "SendMessage", again).await;
         if answer["result"].is_object() { Ok(()) } else { Err(answer) }
