@@ -286,10 +286,11 @@ impl Shared {
 
     pub(super) async fn view(&self, key: &TaskKey) -> Result<Option<TaskView>, RpcError> {
         let view = self.intake.received().view(key).await.map_err(|error| unavailable(&error))?;
-        Ok(view.map(|view| {
-            let is_working = view.state == AgentTaskState::Working;
-            let progress = self.intake.worker().hub().last(key).filter(|_| is_working);
-            TaskView { progress, ..view }
+        Ok(view.map(|mut view| {
+            if view.state == AgentTaskState::Working {
+                view.progress = self.intake.worker().hub().last(key);
+            }
+            view
         }))
     }
 
