@@ -124,6 +124,10 @@ impl Inner {
             };
 
             tracing::debug!(task = row.id, %error, "a task was not sent over HTTP");
+            if matches!(error, HttpAgentError::Timeout) && ms(unix_now()) >= asked.deadline_ms {
+                self.sent.forget(&row.id).await?;
+                return Ok(Next::Leave);
+            }
             if !error.is_not_sent() {
                 let outcome = format!("{}: {}", describe(&error), UNKNOWN_OUTCOME);
                 return Ok(Next::End(failed(outcome, false)));

@@ -24,6 +24,8 @@ from a2a.types import (
     Role,
 )
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import JSONResponse
 
 port = int(sys.argv[1])
@@ -87,14 +89,15 @@ def routes(prefix, version):
     )
 
 
-app = Starlette(routes=routes("", "1.0") + routes("/old", "0.3") + routes("/guarded", "1.0"))
-
-
-@app.middleware("http")
 async def guard(request, call_next):
     if request.url.path.startswith("/guarded") and request.headers.get("x-key") != "key of ours":
         return JSONResponse({"error": "no key"}, status_code=401)
     return await call_next(request)
 
+
+app = Starlette(
+    routes=routes("", "1.0") + routes("/old", "0.3") + routes("/guarded", "1.0"),
+    middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
+)
 
 uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
