@@ -201,7 +201,10 @@ impl Directory {
             return Ok(false);
         }
         if self.0.claimed.lock().contains(&name.to_ascii_lowercase()) {
-            tracing::debug!(name, "an agent on the bus has the name of one that is asked over HTTP");
+            tracing::debug!(
+                name,
+                "an agent on the bus has the name of one that is asked over HTTP"
+            );
             return Ok(false);
         }
         let is_new =

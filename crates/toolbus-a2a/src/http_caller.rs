@@ -24,8 +24,8 @@ use zeroize::Zeroizing;
 use crate::config::ms;
 use crate::{Error, Tasks};
 use client::AgentClient;
-use sent::SentTasks;
 pub(crate) use sent::NEW as SENT_NEW;
+use sent::SentTasks;
 
 pub use client::HttpAgentError;
 
@@ -106,8 +106,8 @@ pub(crate) struct Inner {
 }
 
 impl HttpCaller {
-    /// Begins to read cards, and to send. From now on these agents are asked over HTTP. Before it
-    /// runs a [`Caller`](crate::Caller), which tells the ends.
+    /// Begins to read cards, and to send. From now on these agents are asked over HTTP. A
+    /// [`Caller`](crate::Caller), which is started after it, tells the ends.
     ///
     /// # Errors
     /// When an agent's settings cannot be used, or the tasks have agents over HTTP already.
@@ -193,6 +193,7 @@ impl Inner {
                     }
                     CARD_INTERVAL
                 }
+
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(agent = client.name(), error, "could not read an agent's card");

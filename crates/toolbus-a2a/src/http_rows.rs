@@ -21,7 +21,7 @@ use crate::tables::HTTP_CHANGES;
 /// What the names of callers over HTTP begin with.
 const HTTP_CALLER: &str = "http:";
 
-const COLUMNS: &str = "caller, id, context, state, begun, received_ms, ended_ms, deadline_ms, \
+const COLUMNS: &str = "caller, id, context, state, begun, received_ms, ended_ms, \
      end_state, message_id, answer_type, answer";
 
 /// The caller of a client over HTTP.
@@ -91,7 +91,6 @@ pub(crate) struct TaskView {
     pub(crate) context_id: String,
     pub(crate) state: AgentTaskState,
     pub(crate) updated_ms: i64,
-    pub(crate) deadline_ms: i64,
     /// What it said last, where it is done in this process.
     pub(crate) progress: Option<Arc<str>>,
     /// How it ended, once it has.
@@ -228,7 +227,7 @@ impl ReceivedTasks {
         let row = sqlx::query(
             "SELECT CAST(COALESCE(SUM(CASE WHEN caller = $3 THEN 1 ELSE 0 END), 0) AS BIGINT)
                     AS of_client, COUNT(*) AS of_all
-             FROM a2a_tasks WHERE agent = $1 AND state = $2 AND caller LIKE 'http:%'",
+             FROM a2a_tasks WHERE agent = $1 AND answered_ms IS NULL AND state = $2 AND caller LIKE 'http:%'",
         )
         .bind(self.agent.as_str())
         .bind(RUNNING)
@@ -244,9 +243,8 @@ impl ReceivedTasks {
         transaction: &mut Transaction,
         key: &TaskKey,
     ) -> Result<Option<TaskView>, StoreError> {
-        let text = format!(
-            "SELECT {COLUMNS} FROM a2a_tasks WHERE agent = $1 AND caller = $2 AND id = $3"
-        );
+        let text =
+            format!("SELECT {COLUMNS} FROM a2a_tasks WHERE agent = $1 AND caller = $2 AND id = $3");
         let row = sqlx::query(sqlx::AssertSqlSafe(text))
             .bind(self.agent.as_str())
             .bind(&key.caller)
@@ -258,9 +256,8 @@ impl ReceivedTasks {
 
     /// A task of a client.
     pub(crate) async fn view(&self, key: &TaskKey) -> Result<Option<TaskView>, Error> {
-        let text = format!(
-            "SELECT {COLUMNS} FROM a2a_tasks WHERE agent = $1 AND caller = $2 AND id = $3"
-        );
+        let text =
+            format!("SELECT {COLUMNS} FROM a2a_tasks WHERE agent = $1 AND caller = $2 AND id = $3");
         let row = sqlx::query(sqlx::AssertSqlSafe(text))
             .bind(self.agent.as_str())
             .bind(&key.caller)
@@ -378,7 +375,6 @@ impl TaskView {
                 (false, _) => AgentTaskState::Working,
             },
             updated_ms: ended_ms.unwrap_or(received_ms),
-            deadline_ms: row.try_get("deadline_ms")?,
             progress: None,
             answer: if has_ended { Some(Answer::read(row)?) } else { None },
             message_id: row.try_get::<Option<String>, _>("message_id")?.unwrap_or_default(),

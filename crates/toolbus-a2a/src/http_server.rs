@@ -159,6 +159,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Ok(client) => client,
         Err(error) => return refuse(error),
     };
+
     // A page can send other types to anybody without being asked.
     if !is_json(&parts.headers) {
         let error = RpcError::new(ErrorKind::InvalidRequest, "a request is application/json");
@@ -173,6 +174,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Err((id, error)) => return failure(StatusCode::OK, &id, &error),
     };
     drop(body);
+
     match shared.answer(&call).await {
         Ok(response) => response,
         Err(error) => failure(status_of(error.kind), &call.id, &error),
@@ -189,7 +191,8 @@ fn status_of(kind: ErrorKind) -> StatusCode {
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    kind.eq_ignore_ascii_case("application/json") || kind.eq_ignore_ascii_case("application/a2a+json")
+    kind.eq_ignore_ascii_case("application/json")
+        || kind.eq_ignore_ascii_case("application/a2a+json")
 }
 
 async fn read_body(body: Body) -> Result<axum::body::Bytes, (StatusCode, RpcError)> {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use toolbus_wire::message::a2a::AgentTaskState;
 
 pub(crate) use read::{
-    Answered, Interface, RemoteCard, RemoteState, RemoteTask, SendParams, TaskParams, WrittenMessage,
-    read_answered, read_task,
+    Answered, Interface, RemoteCard, RemoteState, RemoteTask, SendParams, TaskParams,
+    WrittenMessage, read_answered, read_task,
 };
 pub(crate) use write::{
     artifact_event, artifacts_of, send_params, status_event, task_event, task_json,
@@ -85,6 +85,7 @@ impl Method {
             | "GetTaskPushNotificationConfig"
             | "ListTaskPushNotificationConfigs"
             | "DeleteTaskPushNotificationConfig" => (Self::Push, V1),
+
             "message/send" => (Self::Send, V03),
             "message/stream" => (Self::Stream, V03),
             "tasks/get" => (Self::Get, V03),

@@ -165,7 +165,10 @@ impl ReceivedTasks {
         }))
     }
 
-    pub(crate) async fn is_full(&self, transaction: &mut Transaction) -> Result<bool, toolbus_store::Error> {
+    pub(crate) async fn is_full(
+        &self,
+        transaction: &mut Transaction,
+    ) -> Result<bool, toolbus_store::Error> {
         let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM a2a_tasks WHERE agent = $1")
             .bind(self.agent.as_str())
             .fetch_one(transaction.connection())

@@ -12,8 +12,8 @@ use rmcp::transport::streamable_http_client::{HttpStatusError, StreamableHttpErr
 
 mod public_only;
 
-use public_only::PublicOnlyResolver;
 pub use public_only::PrivateAddress;
+use public_only::PublicOnlyResolver;
 pub(crate) use public_only::{check_literal, check_resolved};
 
 /// How long a TCP and TLS connection may take to open.

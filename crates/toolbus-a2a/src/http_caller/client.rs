@@ -7,9 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, Url};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use toolbus_mcp::{HttpClients, PrivateAddress};
-use toolbus_tools::CredentialSource;
+use toolbus_tools::credentials::ERASED_LENGTH_MIN;
+use toolbus_tools::{CredentialSource, SecretFinder};
 use toolbus_wire::message::a2a::AgentCard;
 use zeroize::Zeroizing;
 
@@ -43,6 +45,9 @@ pub enum HttpAgentError {
     /// The header is none.
     #[error("the header of the agent '{0}' cannot be used")]
     Header(String),
+    /// A secret would be sent in the open.
+    #[error("the header of the agent '{0}' is sent by https alone, for it is not internal")]
+    InTheOpen(String),
     /// There is no client.
     #[error("no HTTP client can be made")]
     Client(#[source] reqwest::Error),
@@ -149,6 +154,9 @@ impl AgentClient {
             name.map_err(|_| HttpAgentError::Header(agent.name.to_string()))
         });
         let header = header.transpose()?;
+        if header.is_some() && !agent.is_internal && card_url.scheme() != "https" {
+            return Err(HttpAgentError::InTheOpen(agent.name.to_string()));
+        }
         let http = match agent.is_internal {
             true => HttpClients::new(),
             false => HttpClients::public_only(),
@@ -166,9 +174,8 @@ impl AgentClient {
         self.check_address(&self.card_url).await?;
         let request = self.client(&self.card_url)?.get(self.card_url.clone());
         let request = request.timeout(CARD_TIMEOUT).header(VERSION_HEADER, Version::V1.as_str());
-        let response = self.send(request).await?;
-        let body = read_bounded(response, CARD_BYTES_MAX).await?;
-        let card: RemoteCard = serde_json::from_slice(&body).map_err(|_| HttpAgentError::Answer)?;
+        let card = self.send(request, CARD_BYTES_MAX).await?;
+        let card = RemoteCard::deserialize(card).map_err(|_| HttpAgentError::Answer)?;
 
         let interface = card.interface().ok_or(HttpAgentError::NoInterface)?;
         let url = self.card_url.join(&interface.url);
@@ -218,9 +225,7 @@ impl AgentClient {
             .header(VERSION_HEADER, interface.version.as_str())
             .header(HTTP_DEPTH_HEADER, u16::from(asked.depth))
             .body(body.to_string());
-        let response = self.send(request).await?;
-        let body = read_bounded(response, ANSWER_BYTES_MAX).await?;
-        read_result(&body, asked.id)
+        read_result(self.send(request, ANSWER_BYTES_MAX).await?, asked.id)
     }
 
     fn client(&self, url: &Url) -> Result<&reqwest::Client, HttpAgentError> {
@@ -237,20 +242,28 @@ impl AgentClient {
     fn check_host(&self, url: &Url) -> Result<(), HttpAgentError> {
         let is_bound = self.agent.is_internal || self.header.is_some();
         let same_host = url.host() == self.card_url.host();
-        let is_open = self.header.is_some()
-            && self.card_url.scheme() == "https"
-            && url.scheme() != "https";
+        let is_open =
+            self.header.is_some() && self.card_url.scheme() == "https" && url.scheme() != "https";
         if is_bound && (!same_host || is_open) {
             return Err(HttpAgentError::OtherHost(shorten(url.host_str().unwrap_or_default())));
         }
         Ok(())
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, HttpAgentError> {
-        let request = match &self.header {
-            Some(name) => request.header(name, self.header_value().await?),
-            None => request,
+    /// The answer to a request, as JSON without what the header says.
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        bytes_max: usize,
+    ) -> Result<Value, HttpAgentError> {
+        let (request, secret) = match &self.header {
+            Some(name) => {
+                let (value, secret) = self.header_value().await?;
+                (request.header(name, value), Some(secret))
+            }
+            None => (request, None),
         };
+
         let response = request.send().await.map_err(HttpAgentError::of_request)?;
         let status = response.status();
         if status.is_redirection() {
@@ -259,25 +272,36 @@ impl AgentClient {
         if !status.is_success() {
             return Err(HttpAgentError::Status(status.as_u16()));
         }
-        Ok(response)
+
+        let body = read_bounded(response, bytes_max).await?;
+        let mut answer = serde_json::from_slice(&body).map_err(|_| HttpAgentError::Answer)?;
+        let secret = secret.as_ref().filter(|secret| secret.len() >= ERASED_LENGTH_MIN);
+        if let Some(finder) = secret.and_then(|secret| SecretFinder::new([secret.as_str()])) {
+            finder.erase(&mut answer);
+        }
+        Ok(answer)
     }
 
-    async fn header_value(&self) -> Result<HeaderValue, HttpAgentError> {
+    /// The value of the header, and the secret in it.
+    async fn header_value(&self) -> Result<(HeaderValue, Zeroizing<String>), HttpAgentError> {
         let unusable = || HttpAgentError::Header(self.name().to_owned());
         let header = self.agent.header.as_ref().ok_or_else(unusable)?;
-        let value = match &header.value {
-            AgentHeaderValue::Fixed(value) => value.clone(),
+        let (secret, scheme) = match &header.value {
+            AgentHeaderValue::Fixed(value) => (value.clone(), None),
             AgentHeaderValue::Credential { name, scheme } => {
-                let value = self.find_credential(name).await?;
-                match scheme {
-                    Some(scheme) => Zeroizing::new(format!("{scheme} {}", value.trim())),
-                    None => value,
-                }
+                (self.find_credential(name).await?, scheme.as_ref())
             }
         };
+        let value = match scheme {
+            Some(scheme) => Zeroizing::new(format!("{scheme} {}", secret.trim())),
+            None => secret.clone(),
+        };
+        // What is given out is the last word of a value such as `Bearer TOKEN`.
+        let secret = secret.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+
         let mut value = HeaderValue::from_str(&value).map_err(|_| unusable())?;
         value.set_sensitive(true);
-        Ok(value)
+        Ok((value, Zeroizing::new(secret)))
     }
 
     async fn find_credential(&self, name: &str) -> Result<Zeroizing<String>, HttpAgentError> {
@@ -322,8 +346,7 @@ async fn read_bounded(mut response: Response, bytes_max: usize) -> Result<Vec<u8
     Ok(body)
 }
 
-fn read_result(body: &[u8], id: &str) -> Result<Value, HttpAgentError> {
-    let mut body: Value = serde_json::from_slice(body).map_err(|_| HttpAgentError::Answer)?;
+fn read_result(mut body: Value, id: &str) -> Result<Value, HttpAgentError> {
     if let Some(error) = body.get("error").filter(|error| error.is_object()) {
         let message = error["message"].as_str().unwrap_or("an error without words");
         let message = message.chars().take(WORDS_CHARS_MAX).collect();

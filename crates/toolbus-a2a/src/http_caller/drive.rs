@@ -79,6 +79,7 @@ impl Inner {
             let gone = "the agent is not in the settings any more".to_owned();
             return self.end(row, &failed(gone, false)).await;
         };
+
         let next = match &row.state {
             SentState::New => self.send(row, &asked, client).await?,
             // Whoever sent it was lost before it knew what became of that.
@@ -187,12 +188,11 @@ impl Inner {
                 match end_of(task, &row.id) {
                     Ok(change) => Ok(Next::End(change)),
                     Err(_) => {
-                        let (interface, remote_id) = (interface, remote_id);
                         let sent = SentState::Sent {
                             interface: interface.clone(),
                             remote_id: remote_id.clone(),
                         };
-                        match self.sent.mark(&row.id, &sent).await? {
+                        match self.mark_sent(&row.id, &sent).await? {
                             true => Ok(Next::Poll(interface, remote_id)),
                             false => Ok(Next::Leave),
                         }
@@ -200,6 +200,20 @@ impl Inner {
                 }
             }
         })
+    }
+
+    /// Notes that the agent has a task, again where the store fails: nobody else knows its id.
+    async fn mark_sent(&self, id: &str, sent: &SentState) -> Result<bool, Error> {
+        for _ in 1..RECORD_ATTEMPTS_MAX {
+            match self.sent.mark(id, sent).await {
+                Ok(is_ours) => return Ok(is_ours),
+                Err(error) => {
+                    tracing::warn!(error = error.as_dyn(), "could not keep an agent's task");
+                }
+            }
+            tokio::time::sleep(STORE_BACKOFF).await;
+        }
+        self.sent.mark(id, sent).await
     }
 
     async fn poll(
@@ -242,7 +256,7 @@ impl Inner {
                     Ok(change) => return Ok(Next::End(change)),
                     Err(task) => {
                         polled.nonsense = 0;
-                        self.tell_progress(&asked, &mut polled, task).await;
+                        self.tell_progress(&asked, &mut polled, *task).await;
                     }
                 },
                 Err(error) => {
@@ -277,6 +291,7 @@ impl Inner {
             }
             Err(error) => error,
         };
+
         // One that cannot be reached is asked again.
         if let HttpAgentError::Rpc { code, message } = error {
             polled.is_cancel_sent = true;
@@ -374,8 +389,9 @@ impl Polled {
                 self.nonsense += 1;
                 self.nonsense >= NONSENSE_MAX
             }
-            HttpAgentError::Rpc { code, .. } => *code != ErrorKind::Busy.code()
-                && *code != ErrorKind::Internal.code(),
+            HttpAgentError::Rpc { code, .. } => {
+                *code != ErrorKind::Busy.code() && *code != ErrorKind::Internal.code()
+            }
             HttpAgentError::Status(401 | 403 | 404 | 410)
             | HttpAgentError::Redirect
             | HttpAgentError::PrivateAddress
@@ -423,9 +439,9 @@ fn is_id(text: &str) -> bool {
 }
 
 /// How a task ended, or the task where it goes on.
-fn end_of(task: RemoteTask, task_id: &str) -> Result<TaskChange, RemoteTask> {
+fn end_of(task: RemoteTask, task_id: &str) -> Result<TaskChange, Box<RemoteTask>> {
     match task.state() {
-        RemoteState::UnderWay => Err(task),
+        RemoteState::UnderWay => Err(Box::new(task)),
         RemoteState::Ended(state) => Ok(TaskChange::of_result(&task.into_result(state, task_id))),
         RemoteState::WantsCredentials => {
             Ok(failed("the agent wants credentials that nobody here has".to_owned(), false))

@@ -125,6 +125,7 @@ impl SentTasks {
                         (SENT, interface.url, interface.version.as_str(), remote_id)
                     }
                 };
+
                 let rows = sqlx::query(
                     "UPDATE a2a_sent SET state = $3, url = $4, version = $5, remote_id = $6,
                             lease_until_ms = $7

@@ -10,8 +10,11 @@ const SCHEME: &str = "bearer";
 pub(super) fn describe(agent: &str, card: &AgentCard, url: &str, needs_token: bool) -> Value {
     let skills = card.skills.iter().flatten().map(describe_skill);
     let interface = |version: &str| {
-        json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version})
+        let mut interface = json!({"url": url, "protocolBinding": "JSONRPC"});
+        interface["protocolVersion"] = json!(version);
+        interface
     };
+
     let mut described = json!({
         "name": agent,
         "description": card.description.as_deref().unwrap_or("An agent"),
@@ -26,6 +29,7 @@ pub(super) fn describe(agent: &str, card: &AgentCard, url: &str, needs_token: bo
         "preferredTransport": "JSONRPC",
         "protocolVersion": "0.3.0",
     });
+
     if needs_token {
         described["securitySchemes"] = json!({SCHEME: {
             "httpAuthSecurityScheme": {"scheme": "Bearer"},

@@ -60,8 +60,11 @@ impl Shared {
         let result = match call.method {
             Method::Send => self.send(call).await?,
             Method::Stream => {
+                // What there is no place for is not begun.
+                let until = self.stream_end();
+                let place = self.place(call, until)?;
                 let (key, view) = self.enter(call, &call.params()?).await?;
-                return self.stream(call, key, view);
+                return Ok(TaskStream::new(self, call, key, view).until(until, place));
             }
             Method::Subscribe => {
                 let (key, view) = self.find(call).await?;
@@ -69,8 +72,11 @@ impl Shared {
                     let what = "the task is over: there is nothing to subscribe to";
                     return Err(RpcError::new(ErrorKind::UnsupportedOperation, what));
                 }
-                return self.stream(call, key, view);
+                let until = self.stream_end();
+                let place = self.place(call, until)?;
+                return Ok(TaskStream::new(self, call, key, view).until(until, place));
             }
+
             Method::Get => {
                 let (_, view) = self.find(call).await?;
                 task_json(call.version, &view, true)
@@ -91,10 +97,11 @@ impl Shared {
 
     async fn send(&self, call: &Call) -> Result<Value, RpcError> {
         let params: SendParams = call.params()?;
+        let until = Instant::now() + self.config.wait_timeout;
+        // What there is no place for is not begun.
+        let place = params.is_blocking().then(|| self.place(call, until)).transpose()?;
         let (key, mut view) = self.enter(call, &params).await?;
-        if params.is_blocking() && view.is_open() {
-            let until = Instant::now() + self.config.wait_timeout;
-            let _place = self.place(call, until)?;
+        if place.is_some() && view.is_open() {
             view = self.wait(&key, until).await?;
         }
         let task = task_json(call.version, &view, true);
@@ -159,8 +166,7 @@ impl Shared {
             Some(_) => self.view(&key).await?.ok_or_else(RpcError::not_found)?.context_id,
             None => context_id.clone().unwrap_or_else(|| new_context_id.clone()),
         };
-        let request =
-            AgentTaskRequest { task_id: id, context_id: Some(asked_in), skill, message };
+        let request = AgentTaskRequest { task_id: id, context_id: Some(asked_in), skill, message };
         let request = body_of(&request);
         if request.len() > 2 * REQUEST_BYTES_MAX {
             return Err(RpcError::invalid_params("the message is too long"));
@@ -256,19 +262,16 @@ impl Shared {
         }
         let grace = self.intake.worker().config().cancel_grace + CANCEL_GRACE;
         let until = Instant::now() + grace;
-        let _place = self.place(call, until)?;
+        // Without a place it is answered with the task as it is now.
+        let place = self.place(call, until).ok();
+        let until = if place.is_some() { until } else { Instant::now() };
         let view = self.wait(&key, until).await?;
         Ok(task_json(call.version, &view, true))
     }
 
-    fn stream(&self, call: &Call, key: TaskKey, view: TaskView) -> Result<Response, RpcError> {
-        let now_ms = Timestamp::now().as_millisecond();
-        let left_ms = u64::try_from(view.deadline_ms.saturating_sub(now_ms)).unwrap_or(0);
-        let longest = self.intake.worker().config().task_timeout;
-        let left = Duration::from_millis(left_ms).min(longest) + STREAM_GRACE;
-        let until = Instant::now() + left;
-        let place = self.place(call, until)?;
-        Ok(TaskStream::new(self, call, key, view).until(until, place).into_response())
+    /// When a stream ends whose task has not: later than any task does.
+    fn stream_end(&self) -> Instant {
+        Instant::now() + self.intake.worker().config().task_timeout + STREAM_GRACE
     }
 
     fn place(&self, call: &Call, until: Instant) -> Result<Place, RpcError> {
@@ -327,8 +330,7 @@ fn read_message(written: &WrittenMessage) -> Result<AgentMessage, RpcError> {
         let what = "the agent takes parts of text and of data, and no files";
         return Err(RpcError::new(ErrorKind::ContentTypeNotSupported, what));
     }
-    let parts: Option<Vec<_>> =
-        written.parts.iter().map(|part| part.clone().into_part()).collect();
+    let parts: Option<Vec<_>> = written.parts.iter().map(|part| part.clone().into_part()).collect();
     let parts = parts.ok_or_else(|| RpcError::invalid_params("a part has text or data"))?;
     Ok(AgentMessage { role: ROLE_USER.to_owned(), parts, metadata: None })
 }
@@ -353,6 +355,7 @@ fn read_state(name: Option<&str>) -> Result<Option<AgentTaskState>, RpcError> {
     let Some(name) = name.filter(|name| !matches!(*name, "" | "TASK_STATE_UNSPECIFIED")) else {
         return Ok(None);
     };
+
     match name {
         // Tasks of this agent are never so.
         "TASK_STATE_REJECTED" | "TASK_STATE_AUTH_REQUIRED" => Ok(Some(AgentTaskState::Other(-1))),

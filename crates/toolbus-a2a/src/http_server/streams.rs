@@ -79,9 +79,9 @@ impl TaskStream {
         }
     }
 
-    /// The same, which ends then, and gives a place back.
-    pub(super) fn until(self, until: Instant, place: Place) -> Self {
-        Self { until, place: Some(place), ..self }
+    /// The answer that has its events, which ends then, and gives a place back.
+    pub(super) fn until(self, until: Instant, place: Place) -> Response {
+        Self { until, place: Some(place), ..self }.into_response()
     }
 
     async fn next(&mut self) -> Option<Value> {
@@ -176,8 +176,6 @@ impl IntoResponse for TaskStream {
             let event = Event::default().data(event.to_string());
             Some((Ok::<_, Infallible>(event), stream))
         });
-        Sse::new(events)
-            .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
-            .into_response()
+        Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response()
     }
 }

@@ -91,8 +91,10 @@ fn the_newest_interface_of_a_card_is_used() {
         let card: RemoteCard = serde_json::from_value(card).unwrap();
         card.interface().map(|interface| (interface.url, interface.version))
     };
-    let of = |binding: &str, version: &str| json!({"url": format!("{binding}-{version}"),
-        "protocolBinding": binding, "protocolVersion": version});
+    let of = |binding: &str, version: &str| {
+        json!({"url": format!("{binding}-{version}"),
+        "protocolBinding": binding, "protocolVersion": version})
+    };
     let both = json!({"supportedInterfaces": [of("GRPC", "1.0"), of("JSONRPC", "0.3"),
         of("JSONRPC", "1.0")]});
     assert_eq!(interface(both), Some(("JSONRPC-1.0".to_owned(), Version::V1)));

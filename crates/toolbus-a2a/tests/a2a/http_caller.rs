@@ -33,6 +33,7 @@ use toolbus_wire::topic;
 use zeroize::Zeroizing;
 
 use crate::http_server::Door;
+use crate::interrupted::Process;
 use crate::support::*;
 
 const NAME: &str = "Remote";
@@ -220,7 +221,8 @@ async fn a_header_from_the_vault_is_sent_along() {
     let Some(server) = SdkServer::start(&script).await else { return };
     let place = Arc::new(StatePlace::sqlite());
     let host = asker(&place).await;
-    let of_vault = |name: &str| AgentHeaderValue::Credential { name: name.to_owned(), scheme: None };
+    let of_vault =
+        |name: &str| AgentHeaderValue::Credential { name: name.to_owned(), scheme: None };
     let guarded = |value| {
         let header = Some(AgentHeader { name: "X-Key".to_owned(), value });
         HttpAgent { header, ..remote(&format!("{}/guarded", server.url())) }
@@ -269,11 +271,11 @@ async fn addresses_that_are_not_public_are_refused() {
     let place = Arc::new(StatePlace::sqlite());
     let host = asker(&place).await;
     let port = server.address.port();
-    let elsewhere = Scripted::with_card(
-        Some(card_to("http://169.254.169.254/latest")),
-        |_, body| std::future::ready(result(body, &json!({}))).boxed(),
-    )
-    .await;
+    let elsewhere =
+        Scripted::with_card(Some(card_to("http://169.254.169.254/latest")), |_, body| {
+            std::future::ready(result(body, &json!({}))).boxed()
+        })
+        .await;
     let of = |name: &str, url: &str, is_internal| HttpAgent {
         name: agent(name),
         is_internal,
@@ -309,6 +311,27 @@ async fn addresses_that_are_not_public_are_refused() {
     host.close().await;
 }
 
+/// What an agent says back of the secret that it was sent is not read by models.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_said_back_is_erased() {
+    let said = "you are \"Bearer tok-en-9\"";
+    let server = Scripted::start(move |_, body| {
+        let message = json!({"messageId": "m", "parts": [{"text": said}]});
+        std::future::ready(result(body, &json!({"message": message}))).boxed()
+    })
+    .await;
+    let place = Arc::new(StatePlace::sqlite());
+    let host = asker(&place).await;
+    let value = AgentHeaderValue::Fixed(Zeroizing::new("Bearer tok-en-9".to_owned()));
+    let header = Some(AgentHeader { name: "Authorization".to_owned(), value });
+    let caller = start(&host, vec![HttpAgent { header, ..remote(&server.url()) }]);
+    let id = host.ask(NAME, "x").await;
+    assert_eq!(host.answer_to(&id).await, "you are \"Bearer ***\"");
+    assert_eq!(server.headers.lock()[0]["authorization"], "Bearer tok-en-9");
+    caller.close().await;
+    host.close().await;
+}
+
 #[tokio::test]
 async fn settings_that_cannot_be_used_are_refused() {
     let place = Arc::new(StatePlace::sqlite());
@@ -322,6 +345,10 @@ async fn settings_that_cannot_be_used_are_refused() {
     let value = AgentHeaderValue::Fixed(Zeroizing::new("x".to_owned()));
     let header = Some(AgentHeader { name: "a b".to_owned(), value });
     assert!(refused(vec![HttpAgent { header, ..remote("http://x") }]).contains("header"));
+    let value = AgentHeaderValue::Fixed(Zeroizing::new("x".to_owned()));
+    let header = Some(AgentHeader { name: "X-Key".to_owned(), value });
+    let public = HttpAgent { header, is_internal: false, ..remote("http://x") };
+    assert!(refused(vec![public]).contains("https alone"));
     let twice = HttpAgent { name: agent("REMOTE"), ..remote("http://x") };
     assert!(refused(vec![remote("http://x"), twice]).contains("two agents"));
     host.close().await;
@@ -412,9 +439,7 @@ async fn an_answer_about_another_task_is_none() {
     let server = Scripted::start(move |method, body| {
         let answer = match method {
             "SendMessage" => json!({"task": task("t1", "TASK_STATE_WORKING")}),
-            _ if counted.fetch_add(1, Ordering::SeqCst) < 2 => {
-                task("t2", "TASK_STATE_COMPLETED")
-            }
+            _ if counted.fetch_add(1, Ordering::SeqCst) < 2 => task("t2", "TASK_STATE_COMPLETED"),
             _ => json!({
                 "id": "t1",
                 "status": {"state": "TASK_STATE_COMPLETED"},
@@ -525,10 +550,8 @@ async fn a_task_is_asked_after_by_the_next_process() {
         let first = asker(&place).await;
         let caller = start(&first, vec![remote(&server.url())]);
         let id = first.ask(NAME, "x").await;
-        eventually(PATIENCE, async || {
-            if server.count("GetTask") > 0 { Ok(()) } else { Err(()) }
-        })
-        .await;
+        eventually(PATIENCE, async || if server.count("GetTask") > 0 { Ok(()) } else { Err(()) })
+            .await;
         caller.close().await;
         first.close().await;
 
@@ -546,9 +569,12 @@ async fn a_task_is_asked_after_by_the_next_process() {
         let lost = asker(&place).await;
         let caller = start(&lost, vec![remote(&server.url())]);
         let id = lost.ask(NAME, "x").await;
-        eventually(PATIENCE, async || {
-            if server.count("SendMessage") > 0 { Ok(()) } else { Err(()) }
-        })
+        eventually(
+            PATIENCE,
+            async || {
+                if server.count("SendMessage") > 0 { Ok(()) } else { Err(()) }
+            },
+        )
         .await;
         caller.close().await;
         lost.sabotage("UPDATE a2a_sent SET state = 'sending', remote_id = ''").await;
@@ -560,6 +586,49 @@ async fn a_task_is_asked_after_by_the_next_process() {
         };
         assert!(message.contains("not known"), "{message}");
         assert_eq!(server.count("SendMessage"), 1);
+        caller.close().await;
+        next.close().await;
+    }
+}
+
+/// A process that is killed leaves its tasks to another once its lease is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_process_is_killed_is_asked_after_by_another() {
+    for [place, _] in places().await {
+        let is_done = Arc::new(AtomicUsize::new(0));
+        let done = Arc::clone(&is_done);
+        let server = Scripted::start(move |method, body| {
+            let state = match done.load(Ordering::SeqCst) {
+                0 => "TASK_STATE_WORKING",
+                _ => "TASK_STATE_COMPLETED",
+            };
+            let answer = match method {
+                "SendMessage" => json!({"task": task("t1", state)}),
+                _ => task("t1", state),
+            };
+            std::future::ready(result(body, &answer)).boxed()
+        })
+        .await;
+        let setup = Setup::new(&Broker::memory(), &place, "RockBot");
+        let killed = Process::start(&setup).await;
+        let (tasks, url) = (killed.host().tasks.clone(), server.url());
+        let ask = async move {
+            let deps = HttpCallerDeps { agents: vec![remote(&url)], credentials: None };
+            let caller = HttpCaller::start(&tasks, deps).expect("it starts");
+            let asked = tasks.invoke(&owner(&agent("RockBot")), new_task(NAME, "x")).await;
+            (asked.expect("it is sent").task_id, caller)
+        };
+        let (id, _caller) = killed.run(ask).await;
+        eventually(PATIENCE, async || if server.count("GetTask") > 0 { Ok(()) } else { Err(()) })
+            .await;
+        killed.kill().await;
+
+        is_done.store(1, Ordering::SeqCst);
+        let next = setup.start().await;
+        let caller = start(&next, vec![remote(&server.url())]);
+        assert_eq!(next.answer_to(&id).await, "");
+        assert_eq!(server.count("SendMessage"), 1);
+        assert_eq!(next.listener.ends().len(), 1);
         caller.close().await;
         next.close().await;
     }
@@ -592,7 +661,7 @@ async fn an_agent_over_http_has_its_name_alone() {
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(host.listener.ends(), []);
     assert_eq!(work.count(), 0);
-    assert_eq!(host.directory.find(NAME).expect("known").card.url.is_some(), true);
+    assert!(host.directory.find(NAME).expect("known").card.url.is_some());
     assert_eq!(server.headers.lock()[0]["a2a-version"], "1.0");
     assert!(!server.headers.lock()[0].contains_key("authorization"));
     caller.close().await;

@@ -19,6 +19,7 @@ use toolbus_testkit::{a2a_sdk, eventually};
 use toolbus_tools::scope::Proof;
 use toolbus_wire::message::a2a::AgentErrorCode;
 
+use crate::interrupted::Process;
 use crate::support::*;
 
 /// What a server of a test is reached by.
@@ -280,6 +281,17 @@ async fn what_makes_no_sense_is_refused_with_the_error_that_it_is() {
         assert_eq!((status.as_u16(), &answer["jsonrpc"]), (200, &json!("2.0")));
     }
 
+    assert_eq!(work.count(), 0);
+    assert_eq!(host.count("SELECT COUNT(*) FROM a2a_tasks").await, 0);
+    door.close().await;
+    host.close().await;
+}
+
+#[tokio::test]
+async fn requests_that_are_none_are_refused_before_they_are_read() {
+    let place = Arc::new(toolbus_testkit::state::StatePlace::sqlite());
+    let host = worker(&place, &obedient()).await;
+    let door = Door::open(HttpServerConfig::default(), host.intake()).await;
     let huge = "x".repeat(HTTP_BODY_BYTES_MAX + 1);
     assert_eq!(door.post("", huge).await.0, 413);
     let plain = http().post(format!("{}{RPC_PATH}", door.url())).body("{}").send().await;
@@ -291,8 +303,6 @@ async fn what_makes_no_sense_is_refused_with_the_error_that_it_is() {
         let response = from(name, value).send().await.expect("an answer");
         assert_eq!(response.status(), 403, "{name}");
     }
-    assert_eq!(work.count(), 0);
-    assert_eq!(host.count("SELECT COUNT(*) FROM a2a_tasks").await, 0);
     door.close().await;
     host.close().await;
 }
@@ -360,6 +370,46 @@ async fn a_task_goes_on_in_another_process() {
         // The same message still is that task.
         assert_eq!(door.send("alice-token", "m1", "hello").await, id);
         assert_eq!(work.count(), 1);
+        door.close().await;
+        second.close().await;
+    }
+}
+
+/// A host that is killed does, once its lease is over, and the client that waited asks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_process_is_killed_goes_on_in_another() {
+    for [_, place] in places().await {
+        let hanging = Work::new(|_, _| std::future::pending().boxed());
+        let killed = Process::start(&setup(&place, &hanging)).await;
+        let intake = killed.host().intake();
+        let open = async move { Door::open(with_tokens(), intake).await };
+        let door = killed.run(open).await;
+        let (url, waiting) = (door.url(), TaskTracker::new());
+        let stream = waiting.spawn(async move {
+            let mut params = message("m1", "hello");
+            params["configuration"] = json!({});
+            let body = json!({
+                "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params,
+            });
+            let request = http().post(format!("{url}{RPC_PATH}")).body(body.to_string());
+            let request = request.header("content-type", "application/json");
+            let request = request.header("a2a-version", "1.0").bearer_auth("alice-token");
+            request.send().await.is_err()
+        });
+        eventually(PATIENCE, async || if hanging.count() == 1 { Ok(()) } else { Err(()) }).await;
+        killed.kill().await;
+        assert!(stream.await.expect("it ends"), "the connection broke");
+
+        let work = obedient();
+        let second = worker(&place, &work).await;
+        let door = Door::open(with_tokens(), second.intake()).await;
+        let mut again = message("m1", "hello");
+        again["configuration"] = json!({});
+        let answer = door.ask("alice-token", "SendMessage", again).await;
+        let task = &answer["result"]["task"];
+        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+        assert_eq!(task["artifacts"][0]["parts"][0]["text"], "research hello");
+        assert_eq!((hanging.count(), work.count()), (1, 1));
         door.close().await;
         second.close().await;
     }

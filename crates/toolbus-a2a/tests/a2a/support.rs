@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolbus_a2a::{
     A2aConfig, Caller, Directory, DoTask, KeepResult, NewTask, OnTask, Presence, PresenceDeps,
-    ResultText, Task, TaskChange, TaskEnd, TaskEvent, TaskIntake, TaskOwner, TaskProgress, Tasks, TasksDeps,
-    Told, Worker, WorkerDeps,
+    ResultText, Task, TaskChange, TaskEnd, TaskEvent, TaskIntake, TaskOwner, TaskProgress, Tasks,
+    TasksDeps, Told, Worker, WorkerDeps,
 };
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
