@@ -4,6 +4,7 @@
 //! task is done its message is not acknowledged, so that the queue shows what there is to do; a
 //! process that is lost leaves the row, and another takes it up when the lease is over.
 
+use std::collections::HashSet;
 use std::num::NonZeroU16;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,8 +26,8 @@ use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::ID_BYTES_MAX;
 use toolbus_tools::scope::DEPTH_MAX;
 use toolbus_wire::message::a2a::{
-    AgentErrorCode, AgentMessage, AgentTaskCancelRequest, AgentTaskError, AgentTaskRequest,
-    AgentTaskState, AgentTaskStatusUpdate, DEPTH_HEADER, ROLE_AGENT, task_id_of_malformed,
+    AgentErrorCode, AgentTaskCancelRequest, AgentTaskError, AgentTaskRequest, DEPTH_HEADER,
+    task_id_of_malformed,
 };
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Topic, TraceContext, header, json, message, queue, topic};
@@ -35,7 +37,7 @@ use crate::config::ms;
 use crate::directory::has_skill;
 use crate::http_rows::{client_of, is_http};
 use crate::intake::{HttpProgress, ProgressHub};
-use crate::publish::{publish_again, publish_notice};
+use crate::publish::{BusProgress, publish_again};
 use crate::received::{Answer, Begun, CancelNoted, Hold, NewReceived, ReceivedTasks, TaskKey};
 use crate::tables::CHANGES;
 use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskIntake, TaskProgress};
@@ -110,6 +112,7 @@ impl Worker {
             room,
             nudge: Notify::new(),
             hub: Arc::default(),
+            under_way: Mutex::default(),
             http_tasks: TaskTracker::new(),
             is_draining: AtomicBool::new(false),
         });
@@ -172,6 +175,8 @@ pub(crate) struct Inner {
     /// Wakes whoever looks for tasks of processes that were lost.
     nudge: Notify,
     hub: Arc<ProgressHub>,
+    /// What this process does now.
+    under_way: Mutex<HashSet<TaskKey>>,
     /// Tasks of clients over HTTP that this process does.
     http_tasks: TaskTracker,
     /// Whether no more of them are begun here.
@@ -351,6 +356,8 @@ impl Inner {
     /// Does a task that is this process's, and answers it.
     async fn work(&self, new: NewReceived, trace: Option<TraceContext>, begun: i64) {
         let NewReceived { key, reply_to, .. } = &new;
+        // A lease may be over while its task is done here: then it goes on under the one of now.
+        let Some(_under_way) = UnderWay::enter(&self.under_way, key) else { return };
         let reply_to = reply_topic(reply_to);
         let end = match self.run(&new, begun).await {
             Some(end) => end,
@@ -646,30 +653,21 @@ impl Inner {
     }
 }
 
-/// Tells how a task is going to whoever hears it.
-struct BusProgress<'a> {
-    bus: &'a dyn Bus,
-    agent: &'a AgentName,
-    task_id: String,
-    context_id: Option<String>,
+/// That this process does a task.
+struct UnderWay<'a> {
+    tasks: &'a Mutex<HashSet<TaskKey>>,
+    key: &'a TaskKey,
 }
 
-impl BusProgress<'_> {
-    async fn publish(&self, message: Option<AgentMessage>) {
-        let status = AgentTaskStatusUpdate {
-            task_id: self.task_id.clone(),
-            context_id: self.context_id.clone(),
-            state: AgentTaskState::Working,
-            message,
-        };
-        let envelope =
-            Envelope::of(&status, self.agent.as_str()).with_correlation_id(&self.task_id);
-        publish_notice(self.bus, &topic::AGENT_TASK_STATUS, envelope).await;
+impl<'a> UnderWay<'a> {
+    /// `None`: it does already.
+    fn enter(tasks: &'a Mutex<HashSet<TaskKey>>, key: &'a TaskKey) -> Option<Self> {
+        tasks.lock().insert(key.clone()).then_some(Self { tasks, key })
     }
 }
 
-impl TaskProgress for BusProgress<'_> {
-    fn say<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.publish(Some(AgentMessage::of_text(ROLE_AGENT, text))))
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.tasks.lock().remove(self.key);
     }
 }
