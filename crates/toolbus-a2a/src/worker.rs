@@ -662,7 +662,8 @@ struct UnderWay<'a> {
 impl<'a> UnderWay<'a> {
     /// `None`: it does already.
     fn enter(tasks: &'a Mutex<HashSet<TaskKey>>, key: &'a TaskKey) -> Option<Self> {
-        tasks.lock().insert(key.clone()).then_some(Self { tasks, key })
+        let is_new = tasks.lock().insert(key.clone());
+        is_new.then(|| Self { tasks, key })
     }
 }
 

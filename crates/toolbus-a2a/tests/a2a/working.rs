@@ -127,6 +127,9 @@ async fn a_task_whose_lease_is_over_is_not_done_twice_at_once() {
         stranger.publish(&topic::agent_task(&worker.name), sent(&request("t1"))).await;
         eventually(PATIENCE, async || if work.count() == 1 { Ok(()) } else { Err(()) }).await;
         for _ in 0..100 {
+            // A message that comes again has it be looked for tasks that nobody does.
+            let again = sent(&request("t1"));
+            stranger.publish(&topic::agent_task(&worker.name), again).await;
             worker
                 .sabotage("UPDATE a2a_tasks SET lease_until_ms = 0 WHERE state = 'running'")
                 .await;
