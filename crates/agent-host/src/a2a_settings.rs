@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_a2a::A2aConfig;
-use toolbus_config::{Mistakes, TimeSpan};
+use toolbus_a2a::{A2aConfig, AgentHeader, AgentHeaderValue, HttpAgent};
+use toolbus_config::{Mistakes, Secret, TimeSpan};
 use toolbus_wire::message::a2a::{AgentCard, AgentSkill};
 use toolbus_wire::name::AgentName;
 
 /// The longest time that a task for another agent may be given.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Most agents that are asked over HTTP.
+const AGENTS_MAX: usize = 100;
+const AUTHORIZATION: &str = "Authorization";
 /// Most skills that a card may have.
 const SKILLS_MAX: usize = toolbus_a2a::SKILLS_MAX;
 
@@ -29,6 +32,13 @@ pub struct A2aSettings {
     /// Agents that are known without having announced themselves.
     #[schemars(length(max = 1_000))]
     pub well_known: Vec<WellKnownAgent>,
+    /// Agents that are asked over HTTP by the A2A protocol, at most 100.
+    #[schemars(length(max = 100))]
+    pub agents: Vec<RemoteAgent>,
+    /// What others reach this agent by over HTTP, without a path, such as
+    /// `https://agent.example.com`: its card says so. While it serves HTTP (`http.address`), tasks
+    /// are taken there as well. When not set, the card says what it was asked by.
+    pub public_url: Option<String>,
     /// How long a task for another agent may take, where the model does not say: a second to 24
     /// hours.
     pub timeout: TimeSpan,
@@ -66,6 +76,33 @@ pub struct WellKnownAgent {
     pub skills: Vec<SkillSettings>,
 }
 
+/// An agent that is asked over HTTP.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteAgent {
+    /// The name that models know it by. No agent on the bus has it then.
+    pub name: String,
+    /// Where its card is, such as `https://agent.example.com/.well-known/agent-card.json`.
+    pub card_url: String,
+    /// The header that says who asks. It goes to the card's host only.
+    #[serde(default = "authorization")]
+    pub header: String,
+    /// The value of the header, such as `Bearer TOKEN`.
+    #[serde(default)]
+    pub value: Option<Secret>,
+    /// A credential of the vault for `a2a:NAME`, in place of `value`; it is sent as a bearer token
+    /// where the header is `Authorization`.
+    #[serde(default)]
+    pub credential: Option<String>,
+    /// Whether it is in the operator's own network. Others are reached at public addresses only.
+    #[serde(default)]
+    pub internal: bool,
+}
+
+fn authorization() -> String {
+    AUTHORIZATION.to_owned()
+}
+
 impl Default for A2aSettings {
     fn default() -> Self {
         let config = A2aConfig::new(&AgentName::standard());
@@ -74,6 +111,8 @@ impl Default for A2aSettings {
             description: None,
             skills: Vec::new(),
             well_known: Vec::new(),
+            agents: Vec::new(),
+            public_url: None,
             timeout: TimeSpan::seconds(config.timeout.as_secs()),
             tasks_max: config.tasks_max,
         }
@@ -99,6 +138,27 @@ impl A2aSettings {
         }
     }
 
+    /// The agents that are asked over HTTP. Those of the settings that cannot be are left out: that
+    /// was told when they were checked.
+    pub(crate) fn http_agents(&self) -> Vec<HttpAgent> {
+        let agent = |agent: &RemoteAgent| {
+            let name = AgentName::parse(&agent.name).ok()?;
+            let value = match (&agent.value, &agent.credential) {
+                (Some(value), _) => Some(AgentHeaderValue::Fixed(value.expose().to_owned().into())),
+                (None, Some(name)) => {
+                    let is_bearer = agent.header.eq_ignore_ascii_case(AUTHORIZATION);
+                    let scheme = is_bearer.then(|| "Bearer".to_owned());
+                    Some(AgentHeaderValue::Credential { name: name.clone(), scheme })
+                }
+                (None, None) => None,
+            };
+            let header = value.map(|value| AgentHeader { name: agent.header.clone(), value });
+            let (card_url, is_internal) = (agent.card_url.clone(), agent.internal);
+            Some(HttpAgent { name, card_url, header, is_internal })
+        };
+        self.agents.iter().filter_map(agent).collect()
+    }
+
     /// Adds what is wrong with them, under the key that they have.
     pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
         let timeout = self.timeout.duration();
@@ -106,6 +166,26 @@ impl A2aSettings {
             mistakes.add(&format!("{key}.timeout"), "it is a second to 24 hours");
         }
         check_skills(&format!("{key}.skills"), &self.skills, mistakes);
+        if self.agents.len() > AGENTS_MAX {
+            mistakes.add(&format!("{key}.agents"), format!("there are at most {AGENTS_MAX}"));
+        }
+        if let Some(url) = &self.public_url
+            && !is_web_address(url)
+        {
+            mistakes.add(&format!("{key}.public_url"), "it is an address of http or https");
+        }
+        for (at, agent) in self.agents.iter().enumerate() {
+            let key = format!("{key}.agents[{at}]");
+            if let Err(error) = AgentName::parse(&agent.name) {
+                mistakes.add(&format!("{key}.name"), error.to_string());
+            }
+            if !is_web_address(&agent.card_url) {
+                mistakes.add(&format!("{key}.card_url"), "it is an address of http or https");
+            }
+            if agent.value.is_some() && agent.credential.is_some() {
+                mistakes.add(&format!("{key}.credential"), "there is a value already");
+            }
+        }
         for (at, known) in self.well_known.iter().enumerate() {
             let key = format!("{key}.well_known[{at}]");
             if let Err(error) = AgentName::parse(&known.name) {
@@ -138,6 +218,10 @@ impl WellKnownAgent {
             ..AgentCard::default()
         }
     }
+}
+
+fn is_web_address(url: &str) -> bool {
+    url.starts_with("https://") || url.starts_with("http://")
 }
 
 fn check_skills(key: &str, skills: &[SkillSettings], mistakes: &mut Mistakes<'_>) {

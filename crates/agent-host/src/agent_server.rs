@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join4;
+use futures_util::future::{join, join4};
+use toolbus_a2a::{HttpServer, HttpServerConfig, TaskIntake};
 use toolbus_agent::{Agent, BusUsers, BusUsersDeps, UserReplies};
 use toolbus_bus::SubscribeError;
 use toolbus_config::ListenAddress;
@@ -16,15 +17,24 @@ use toolbus_wire::envelope::new_id;
 use crate::agent;
 use crate::background::Background;
 use crate::fleet::Fleet;
+use crate::other_agents;
 use crate::scheduled_turns::ScheduledTurns;
 use crate::settings::Settings;
 
 /// An agent that answers.
 pub(crate) struct AgentServer {
     users: Option<BusUsers>,
-    api: Option<(TurnApi, http::Server)>,
+    api: Option<Listening>,
     scheduler: Scheduler,
     background: Background,
+}
+
+/// What answers over HTTP.
+struct Listening {
+    turns: TurnApi,
+    /// Tasks of other agents, where they are done.
+    tasks: Option<HttpServer>,
+    server: http::Server,
 }
 
 /// Why it does not.
@@ -33,9 +43,12 @@ pub(crate) enum Error {
     /// There is no agent.
     #[error(transparent)]
     Agent(#[from] agent::Error),
-    /// Users or other agents on the bus cannot be heard.
-    #[error("users and other agents on the bus cannot be heard")]
+    /// Users on the bus cannot be heard.
+    #[error("users on the bus cannot be heard")]
     Subscribe(#[from] SubscribeError),
+    /// Other agents cannot be heard.
+    #[error("other agents cannot be heard")]
+    OtherAgents(#[from] other_agents::Error),
     /// The port could not be opened.
     #[error("turns cannot be served at {address}")]
     Listen {
@@ -53,7 +66,6 @@ impl AgentServer {
         }
 
         let agent = agent::open(settings, fleet, None)?;
-        let api = Self::listen(settings, fleet, &agent).await?;
         let Some(state) = fleet.state() else { return Err(Error::Agent(agent::Error::NoState)) };
         // Nobody but this process is on an embedded bus.
         let replies = (!fleet.is_embedded()).then(|| {
@@ -69,6 +81,7 @@ impl AgentServer {
             run: Arc::new(run),
         });
         let background = Background::start(fleet, &agent).await?;
+        let api = Self::listen(settings, fleet, (&agent, background.intake())).await?;
         let users = match fleet.is_embedded() {
             true => None,
             false => Some(Self::hear(settings, fleet, agent).await?),
@@ -93,25 +106,39 @@ impl AgentServer {
     async fn listen(
         settings: &Settings,
         fleet: &Fleet,
-        agent: &Agent,
-    ) -> Result<Option<(TurnApi, http::Server)>, Error> {
+        (agent, intake): (&Agent, Option<TaskIntake>),
+    ) -> Result<Option<Listening>, Error> {
         let Some(address) = &settings.http.address else { return Ok(None) };
         let turns_max = usize::from(settings.agent.turns_max.get());
         let name = fleet.toolbus().name().clone();
         let deps = ApiDeps { name, agent: agent.clone(), turns_max };
         let api = TurnApi::new(settings.http.api_settings(), deps);
 
-        let connections_max = toolbus_http::connections_max(turns_max);
+        let tasks = intake.map(|intake| {
+            let api = settings.http.api_settings();
+            let public_url = settings.a2a.public_url.clone();
+            let config = HttpServerConfig { api, public_url, ..HttpServerConfig::default() };
+            (config.connections_max(), HttpServer::new(config, intake))
+        });
+        let mut connections_max = toolbus_http::connections_max(turns_max);
+        let mut router = api.router();
+        if let Some((more, server)) = &tasks {
+            connections_max += more;
+            router = router.merge(server.router());
+        }
         let limits = http::Limits { connections_max, lifetime: None };
-        match http::serve(address, api.router(), limits).await {
-            Ok(server) => Ok(Some((api, server))),
+        match http::serve(address, router, limits).await {
+            Ok(server) => {
+                let tasks = tasks.map(|(_, tasks)| tasks);
+                Ok(Some(Listening { turns: api, tasks, server }))
+            }
             Err(source) => Err(Error::Listen { address: address.clone(), source }),
         }
     }
 
     /// Where clients reach it over HTTP.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(|(_, server)| server.address())
+        self.api.as_ref().map(|api| api.server.address())
     }
 
     /// Says who is answered.
@@ -132,8 +159,13 @@ impl AgentServer {
             }
         };
         let api = async {
-            if let Some((api, server)) = self.api {
-                api.drain(grace).await;
+            if let Some(Listening { turns, tasks, server }) = self.api {
+                let tasks = async {
+                    if let Some(tasks) = tasks {
+                        tasks.drain(grace).await;
+                    }
+                };
+                join(turns.drain(grace), tasks).await;
                 server.close().await;
             }
         };

@@ -36,8 +36,9 @@ impl DoTask for AgentTasks {
                 Ok(session) => session,
                 Err(problem) => return failed(AgentErrorCode::InvalidRequest, problem),
             };
-            // A name that nothing proves.
-            let caller = Principal::claimed(&format!("{}/a2a", task.caller));
+            // On the bus, a name that nothing proves.
+            let claimed = || Principal::claimed(&format!("{}/a2a", task.caller));
+            let caller = task.client.clone().unwrap_or_else(claimed);
             let scope = self.agent.turn_scope(Door::Bus, &self.name, caller, session);
             let context = TurnContext {
                 scope: Arc::new(Scope { cancelled: stop, depth, ..scope }),
@@ -84,10 +85,13 @@ fn text_of(caller: &str, request: &AgentTaskRequest) -> String {
     let parts = request.message.parts.iter();
     let said: Vec<_> =
         parts.filter_map(|part| part.text.as_deref().or(part.data.as_deref())).collect();
+    let wanted = match &*request.skill {
+        "" => "something".to_owned(),
+        skill => format!("'{skill}'"),
+    };
     format!(
-        "[The agent '{caller}' asks for '{}'. Your answer goes to it, and nobody is there to answer \
-         questions.]\n\n{}",
-        request.skill,
+        "[The agent '{caller}' asks for {wanted}. Your answer goes to it, and nobody is there to \
+         answer questions.]\n\n{}",
         said.join("\n")
     )
 }

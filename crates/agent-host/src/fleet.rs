@@ -26,9 +26,9 @@ use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsConfig, Subagents
 use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
-use toolbus_wisps::{AwaitAgent, WispsConfig, WispsDeps};
+use toolbus_wisps::{WispsConfig, WispsDeps};
 
-use crate::other_agents::OtherAgents;
+use crate::other_agents::{self, LateOtherAgents, OtherAgents, Part};
 use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
 use crate::state::KeptState;
@@ -47,7 +47,7 @@ pub struct Fleet {
     /// The services that can be searched for.
     services: KnownServices,
     /// Those on the bus.
-    other_agents: Option<OtherAgents>,
+    other_agents: Option<LateOtherAgents>,
     follower: ServiceFollower,
     /// How the memory of scripts is bounded that run in this process.
     scripts_memory: Option<&'static str>,
@@ -136,7 +136,6 @@ impl Fleet {
         }
 
         let mut scripts_memory = None;
-        let mut other_agents = None;
         let builder = if let Some(runner) = runner {
             // Where there is none the tool stays, and says why it does not work: a model that is
             // told can tell.
@@ -145,26 +144,19 @@ impl Fleet {
             embed_services(builder, settings, runner, vault)
         } else {
             let bus = join_bus(&settings.bus, context, start).await?;
-            if let (Some(state), Ok(name)) = (&state, AgentName::parse(&settings.name)) {
-                let member = (name, instance, concurrency.is_some());
-                other_agents = OtherAgents::of(settings, state, &bus, member);
-            }
-            if let Some(others) = &other_agents {
-                builder = others.offer(builder);
-            }
             builder.bus(bus).scripts(Scripts::remote().allowance(settings.scripts.allowance()))
         };
-        let servers = AnnouncedServers::default();
-        let mut builder = builder;
-        if let Some(state) = state.as_ref().filter(|_| !settings.models.endpoints.is_empty()) {
-            builder = offer_wisps(builder, state, &servers, other_agents.as_ref());
-        }
+        let (servers, works) = (AnnouncedServers::default(), concurrency.is_some());
+        let part = Part { instance, works, is_embedded };
+        let (builder, other_agents) =
+            offer_agents(builder, settings, state.as_ref(), (part, &servers));
         let toolbus = builder.open().await?;
         servers.set(toolbus.directory());
         if let Some(state) = &state {
             resume_later(&state.approvals, &toolbus);
         }
-        let agents = other_agents.as_ref().map(|others| others.directory().clone());
+        let agents = other_agents.as_ref().and_then(|others| others.get());
+        let agents = agents.map(|others| others.directory().clone());
         let follower = ServiceFollower::start(toolbus.directory(), agents, services.clone());
         Ok(Self {
             toolbus,
@@ -190,7 +182,7 @@ impl Fleet {
 
     /// The other agents on the bus, where they are wanted.
     pub(crate) fn other_agents(&self) -> Option<&OtherAgents> {
-        self.other_agents.as_ref()
+        self.other_agents.as_ref()?.get()
     }
 
     /// The agent and what it calls.
@@ -289,26 +281,34 @@ fn offer_subagents(builder: ToolbusBuilder, state: &KeptState) -> ToolbusBuilder
     })
 }
 
-/// The same with the tool that runs wisps.
-fn offer_wisps(
+/// The same with the tools that have others work: other agents, and wisps.
+fn offer_agents(
     builder: ToolbusBuilder,
-    state: &KeptState,
-    servers: &AnnouncedServers,
-    others: Option<&OtherAgents>,
-) -> ToolbusBuilder {
-    let agents = others.map(|others| others.answers(state.notices.task_ends()));
+    settings: &Settings,
+    state: Option<&KeptState>,
+    (part, servers): (Part, &AnnouncedServers),
+) -> (ToolbusBuilder, Option<LateOtherAgents>) {
+    let Some(state) = state.filter(|_| !settings.models.endpoints.is_empty()) else {
+        return (builder, None);
+    };
+    let (builder, others) = other_agents::offer(builder, settings, state, part);
+
+    let (late, task_ends) = (others.clone(), state.notices.task_ends().clone());
     let deps = WispsDeps {
         memory: state.memory.clone(),
         artifacts: state.artifacts.clone(),
         complete: Some(Arc::new(state.agent_model.clone())),
-        agents: agents.map(|agents| Arc::new(agents) as Arc<dyn AwaitAgent>),
+        agents: None,
         mcp: Some(Arc::new(servers.clone())),
         tasks: state.wisp_tasks.clone(),
         config: Arc::new(WispsConfig::default()),
     };
-    builder
-        .guide(toolbus_wisps::guide())
-        .remote_tools(move |registry, _| toolbus_wisps::register(registry, deps))
+    let builder = builder.guide(toolbus_wisps::guide()).remote_tools(move |registry, _| {
+        let others = late.as_ref().and_then(|others| others.get());
+        let agents = others.map(|others| Arc::new(others.answers(&task_ends)) as _);
+        toolbus_wisps::register(registry, WispsDeps { agents, ..deps })
+    });
+    (builder, others)
 }
 
 /// The same with large results kept apart, and with the tools that ask about them.

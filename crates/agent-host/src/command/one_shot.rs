@@ -11,7 +11,6 @@ use serde_json::Value;
 use toolbus::{InstanceId, Toolbus};
 use toolbus_agent::Agent;
 use toolbus_approvals::ApprovalStore;
-use toolbus_bus::SubscribeError;
 use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
@@ -23,6 +22,7 @@ use toolbus_wire::ErrorCode;
 use super::LEAVE_TIMEOUT;
 use crate::background::Background;
 use crate::fleet::{self, Fleet, Membership};
+use crate::other_agents;
 use crate::settings::Settings;
 
 /// How long to wait for tools and servers that have yet to be announced.
@@ -113,7 +113,7 @@ impl OneShot {
     pub(super) async fn start_background(
         &self,
         agent: &Agent,
-    ) -> Result<Background, SubscribeError> {
+    ) -> Result<Background, other_agents::Error> {
         if let Some(state) = self.fleet.state() {
             state.notices.tell_turns_of(agent);
         }

@@ -104,6 +104,7 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
             ("list_rules", json!({})),
             ("list_skills", json!({})),
             ("list_categories", json!({})),
+            ("spawn_subagent", json!({"description": "Wait."})),
         ],
     ]
 }
@@ -156,6 +157,9 @@ impl Script {
         let is_said = |message: &Value| {
             message["role"] == "user" && message["content"].as_str().unwrap().starts_with("turn ")
         };
+        if messages.iter().any(is_of_subagent) {
+            return Reply::events([": nothing yet\n\n"]).then(Part::Hang);
+        }
         // A skill was saved, and is to be summed up.
         let Some(at) = messages.iter().rposition(is_said) else {
             return answer("How tea is made.", &[]);
@@ -171,9 +175,21 @@ impl Script {
     }
 }
 
+fn is_of_subagent(message: &Value) -> bool {
+    message["content"].as_str().is_some_and(|text| text.starts_with("[You are a subagent"))
+}
+
+/// What the model was asked last in the session.
+fn last_of_session(server: &Server) -> Asked {
+    let is_of_session = |asked: &Asked| {
+        !asked.body["messages"].as_array().unwrap().iter().any(is_of_subagent)
+    };
+    server.asked().into_iter().rfind(is_of_session).unwrap()
+}
+
 /// The results of the calls of a turn, as the model was told them last.
 fn results(server: &Server, turn: usize) -> Vec<String> {
-    results_in(server.asked().last().unwrap(), turn)
+    results_in(&last_of_session(server), turn)
 }
 
 /// The same, as it was told them in this request.
@@ -271,8 +287,7 @@ async fn thirty_turns_use_every_tool_and_outlive_their_processes() {
 
 /// Every tool that was offered was called, and no result is a failure.
 fn check_tools(model: &Server) {
-    let asked = model.asked();
-    let last = &asked.last().unwrap().body;
+    let last = &last_of_session(model).body;
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
     let offered: BTreeSet<_> = last["tools"].as_array().unwrap().iter().map(name).collect();
     let messages = last["messages"].as_array().unwrap();

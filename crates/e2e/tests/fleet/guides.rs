@@ -21,7 +21,7 @@ use crate::support::{LIMIT, Servers};
 
 /// The guides of the fleet, as models are told of them.
 const INDEX: &str = "\
-Available tool guides (9):
+Available tool guides (11):
 - artifacts: Ask about a large result that you got by reference: head, grep, jq, SQL, slices
 - chains: Call many tools in one Python program, with loops and without reading each result
 - mcp: Reach external services through MCP servers: find, inspect and call their tools
@@ -30,6 +30,8 @@ Available tool guides (9):
 - scripts: Run Python in an isolated sandbox: calculation, parsing, data work
 - service-search: Find the MCP server or agent for a task in one search
 - skills: Write down how something is done, and find it again in later sessions
+- subagent: Split your work among subagents, which work at the same time, and share a whiteboard with them
+- wisp: Run pipelines of steps in one call: tools, scripts, the web, agents, a model
 - working-memory: Keep results and notes of this session for a while, and read them in parts";
 
 /// How long the turn may take: some sixty calls.
@@ -38,15 +40,18 @@ const TURN_TIMEOUT: Duration = LIMIT.saturating_mul(3);
 const GUIDE_BYTES_MAX: usize = 3_000;
 /// What models find and read guides with: these explain themselves.
 const WITHOUT_GUIDE: [&str; 3] = ["list_tool_guides", "get_tool_guide", "tool_search"];
+/// The tool that subagents alone have.
+const INSIDE_ALONE: &str = "report_progress";
 /// The tool that is there last: it comes with the MCP server that is the last to start.
 const LAST_TOOL: &str = "mcp_read_resource";
 /// How often the model waits for it, for 200 ms each time.
 const WAITS_MAX: usize = 40;
 
-/// What stands in guides for what a model has: the name of its artifact, the id of its memory, the
-/// address of its server.
+/// What stands in guides for what a model has: the name of its artifact, the ids of its memory and
+/// its subagent, the address of its server.
 const ARTIFACT: &str = "art_5f0c1e…";
 const MEMORY: &str = "0123456789ab";
+const SUBAGENT: &str = "3f9c01ab77de";
 const ADDRESS: &str = "https://docs.example.com/mcp";
 
 /// Results that say that there is nothing: an example should come to something.
@@ -108,7 +113,8 @@ impl Follower {
     fn answer(&mut self, asked: &Asked) -> Reply {
         self.tools = asked.body["tools"].as_array().cloned().unwrap_or_default();
         let messages = asked.body["messages"].as_array().cloned().unwrap_or_default();
-        let last = messages.last().filter(|message| message["role"] == "tool");
+        // What subagents report may stand behind it.
+        let last = messages.iter().rfind(|message| message["role"] == "tool");
         if let (Some(step), Some(result)) = (self.under_way.take(), last) {
             self.read(step, result["content"].as_str().unwrap_or_default());
         }
@@ -145,6 +151,7 @@ impl Follower {
             learn(ARTIFACT, "{\"$artifact\":\"", '"');
         }
         learn(MEMORY, "Memory saved with id '", '\'');
+        learn(SUBAGENT, "Subagent spawned with task_id: ", '.');
 
         match &*step.tool {
             "list_tool_guides" => {
@@ -163,7 +170,8 @@ impl Follower {
                         self.faults.push(format!("{guide}: it shows no call"));
                     }
                     Ok(examples) => {
-                        let steps = examples.into_iter();
+                        let is_called = |(tool, _): &(String, Value)| tool != INSIDE_ALONE;
+                        let steps = examples.into_iter().filter(is_called);
                         let steps = steps.map(|(tool, call)| Step::new(guide, &tool, call));
                         self.planned.extend(steps);
                     }
@@ -266,9 +274,9 @@ async fn every_call_that_a_guide_shows_gives_a_result() {
     let follower = Arc::new(Mutex::new(follower));
     let model = Arc::clone(&follower);
     let server = Server::answering(move |asked| match asked.body.get("tools") {
-        Some(_) => model.lock().answer(asked),
-        // A skill was saved, and is to be summed up.
-        None => answer("A line.", &[]),
+        Some(_) if !is_of_subagent(asked) => model.lock().answer(asked),
+        // A subagent, a step of a wisp, or a skill that was saved and is to be summed up.
+        _ => answer("A line.", &[]),
     })
     .await;
     let folder = settings(&server);
@@ -287,6 +295,11 @@ async fn every_call_that_a_guide_shows_gives_a_result() {
     assert_eq!(follower.index, INDEX);
     let faults = follower.faults();
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+fn is_of_subagent(asked: &Asked) -> bool {
+    let told = asked.body["messages"][1]["content"].as_str();
+    told.is_some_and(|told| told.starts_with("[You are a subagent"))
 }
 
 /// What models are told of each tool: its description, and each of its arguments in a line.

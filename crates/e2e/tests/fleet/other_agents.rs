@@ -202,3 +202,46 @@ async fn agents_are_known_and_those_that_do_not_answer_are_given_up() {
     assert!(results[1].contains("nobody"), "{results:?}");
     assert!(results[2].contains("\"type\": \"a2a\""), "{results:?}");
 }
+
+/// Without a broker, agents reach each other over HTTP, by the A2A protocol.
+#[tokio::test]
+async fn agents_ask_each_other_over_http() {
+    let working = Server::answering(|_| answer("It is 42.", &[])).await;
+    let tokens = "[http.tokens]\nasker = \"hunter2-hunter2-hunter2\"\n";
+    let worker_folder = named("Worker", &working, tokens);
+    let serving = launch(worker_folder.path(), &["serve", "--http", "127.0.0.1:0"]);
+    let worker = start(serving).await;
+    let (_, status) = worker.look("/status").await.unwrap();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let address = status["details"]["http"].as_str().unwrap();
+
+    let asking = Server::answering(|asked| {
+        let last = last(asked);
+        let asked_for = text(last).starts_with("Task dispatched to agent 'Remote'");
+        match text(last) {
+            _ if was_said(asked, "Ask and wait") => answer("", &[invocation("remote")]),
+            _ if asked_for => answer("", &[script("import time\ntime.sleep(3)")]),
+            told if told.contains("It is 42.") => answer("It says 42.", &[]),
+            told => answer(&format!("Nothing came: {told}"), &[]),
+        }
+    })
+    .await;
+    let agent = format!(
+        "[[a2a.agents]]\nname = \"Remote\"\ncard_url = \
+         \"http://{address}/.well-known/agent-card.json\"\nvalue = \"Bearer \
+         hunter2-hunter2-hunter2\"\ninternal = true\n"
+    );
+    let asker_folder = named("Asker", &asking, &agent);
+    let asked = launch(asker_folder.path(), &["ask", "Ask and wait"]).run(LIMIT).await.unwrap();
+    assert_eq!(asked.stdout, "It says 42.\n", "{asked:?}");
+    let told = working.asked();
+    let told = text(&told[0].body["messages"][1]);
+    assert!(told.starts_with("[The agent 'http:token:http/asker' asks for 'sums'."), "{told}");
+
+    // Who has no token is refused, and shows nobody a task.
+    let refused = named("Stranger", &asking, &agent.replace("Bearer hunter2", "Bearer wrong"));
+    let asked = launch(refused.path(), &["ask", "Ask and wait"]).run(LIMIT).await.unwrap();
+    assert!(asked.stdout.contains("answers with status 401"), "{asked:?}");
+    assert_eq!(working.asked().len(), 1);
+    assert!(!asked.stdout.contains("hunter2") && !asked.stderr.contains("hunter2"), "{asked:?}");
+}

@@ -76,7 +76,9 @@ async fn the_work_of_subagents_comes_into_the_turn_that_waits() {
     let all = server.asked();
     let of_subagent = all.iter().find(|asked| is_subagent(asked)).unwrap();
     let told = text(&messages(of_subagent)[1]);
-    assert!(told.ends_with("report_progress what it should know before that.]\n\nCount.\n\nTo 42."));
+    assert!(
+        told.ends_with("report_progress what it should know before that.]\n\nCount.\n\nTo 42.")
+    );
     let theirs = tools(of_subagent);
     assert!(theirs.contains(&"report_progress") && theirs.contains(&"execute_python_script"));
     for withheld in ["spawn_subagent", "cancel_subagent", "schedule_task", "mcp_register_server"] {
