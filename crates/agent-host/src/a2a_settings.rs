@@ -174,6 +174,7 @@ impl A2aSettings {
         {
             mistakes.add(&format!("{key}.public_url"), "it is an address of http or https");
         }
+
         for (at, agent) in self.agents.iter().enumerate() {
             let key = format!("{key}.agents[{at}]");
             if let Err(error) = AgentName::parse(&agent.name) {

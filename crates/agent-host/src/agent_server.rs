@@ -81,7 +81,7 @@ impl AgentServer {
             run: Arc::new(run),
         });
         let background = Background::start(fleet, &agent).await?;
-        let api = Self::listen(settings, fleet, (&agent, background.intake())).await?;
+        let api = Self::listen(settings, fleet, &agent, background.intake()).await?;
         let users = match fleet.is_embedded() {
             true => None,
             false => Some(Self::hear(settings, fleet, agent).await?),
@@ -106,7 +106,8 @@ impl AgentServer {
     async fn listen(
         settings: &Settings,
         fleet: &Fleet,
-        (agent, intake): (&Agent, Option<TaskIntake>),
+        agent: &Agent,
+        intake: Option<TaskIntake>,
     ) -> Result<Option<Listening>, Error> {
         let Some(address) = &settings.http.address else { return Ok(None) };
         let turns_max = usize::from(settings.agent.turns_max.get());

@@ -149,7 +149,7 @@ impl Fleet {
         let (servers, works) = (AnnouncedServers::default(), concurrency.is_some());
         let part = Part { instance, works, is_embedded };
         let (builder, other_agents) =
-            offer_agents(builder, settings, state.as_ref(), (part, &servers));
+            offer_agents(builder, settings, state.as_ref(), part, servers.clone());
         let toolbus = builder.open().await?;
         servers.set(toolbus.directory());
         if let Some(state) = &state {
@@ -286,7 +286,8 @@ fn offer_agents(
     builder: ToolbusBuilder,
     settings: &Settings,
     state: Option<&KeptState>,
-    (part, servers): (Part, &AnnouncedServers),
+    part: Part,
+    servers: AnnouncedServers,
 ) -> (ToolbusBuilder, Option<LateOtherAgents>) {
     let Some(state) = state.filter(|_| !settings.models.endpoints.is_empty()) else {
         return (builder, None);
@@ -299,7 +300,7 @@ fn offer_agents(
         artifacts: state.artifacts.clone(),
         complete: Some(Arc::new(state.agent_model.clone())),
         agents: None,
-        mcp: Some(Arc::new(servers.clone())),
+        mcp: Some(Arc::new(servers)),
         tasks: state.wisp_tasks.clone(),
         config: Arc::new(WispsConfig::default()),
     };

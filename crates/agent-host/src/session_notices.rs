@@ -133,9 +133,11 @@ impl OnTask for SessionNotices {
             let (agent, principal, session) = (owner.agent, owner.principal, owner.session);
             let to = NoticedSession { agent, principal, session };
             let notice = Notice { id: event.task_id.clone(), text: event.text() };
+
             if matches!(&event.what, TaskChange::Progress { text, .. } if text.is_empty()) {
                 return Told::Taken;
             }
+
             if !event.what.is_end() {
                 // Its end has the id of the task.
                 let id = toolbus_wire::envelope::new_id();

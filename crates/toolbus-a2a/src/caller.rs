@@ -33,9 +33,10 @@ use crate::tables::CHANGES;
 use crate::tasks::Tasks;
 
 /// Answers that are written down at a time.
-const RESPONSES_MAX: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
+pub(crate) const RESPONSES_FLOW: Flow =
+    Flow::Concurrent(NonZeroU16::new(2).expect("2 is not zero"));
 /// Statuses that are fetched ahead.
-const STATUSES_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
+pub(crate) const STATUSES_FLOW: Flow = Flow::Ordered { prefetch: NonZeroU16::MIN };
 /// Events that are told at a time.
 const TELLING_MAX: usize = 16;
 /// How long it may take to tell one: a turn of an agent.
@@ -81,18 +82,16 @@ impl Caller {
 
         let responses = topic::agent_response(&deps.agent);
         let name = queue::of_agent(&deps.agent, responses.as_str());
-        let flow = Flow::Concurrent(RESPONSES_MAX);
-        let durable = Subscription::durable(name, TopicPattern::from(responses), flow);
+        let durable = Subscription::durable(name, TopicPattern::from(responses), RESPONSES_FLOW);
         let hear = asked.clone();
         let handler = move |delivery| hear_response(hear.clone(), delivery);
         let responses = deps.bus.subscribe(durable, Arc::new(handler)).await?;
 
         let name = queue::agent_task_status(&deps.agent, &deps.instance);
         let pattern = TopicPattern::from(topic::AGENT_TASK_STATUS);
-        let flow = Flow::Ordered { prefetch: STATUSES_MAX };
         let hear = asked.clone();
         let handler = move |delivery| hear_status(hear.clone(), delivery);
-        let private = Subscription::private(name, pattern, flow);
+        let private = Subscription::private(name, pattern, STATUSES_FLOW);
         let statuses = deps.bus.subscribe(private, Arc::new(handler)).await?;
 
         let teller = Teller {

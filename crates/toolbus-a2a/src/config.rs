@@ -3,8 +3,11 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use toolbus_bus::Flow;
 use toolbus_wire::message::a2a::AgentCard;
 use toolbus_wire::name::AgentName;
+
+use crate::{caller, presence, worker};
 
 /// What an agent says of itself, and how much it asks and does for others.
 #[derive(Debug, Clone)]
@@ -65,6 +68,17 @@ impl A2aConfig {
             history_max: 10_000,
         }
     }
+}
+
+/// How many bytes of messages are held at most, where so many tasks of others are worked on at a
+/// time.
+#[must_use]
+pub const fn bus_bytes_max(tasks_max: NonZeroU16) -> usize {
+    caller::RESPONSES_FLOW.bytes_max()
+        + caller::STATUSES_FLOW.bytes_max()
+        + presence::ANNOUNCEMENTS_FLOW.bytes_max()
+        + worker::CANCELS_FLOW.bytes_max()
+        + Flow::Concurrent(tasks_max).bytes_max()
 }
 
 /// A time in milliseconds.

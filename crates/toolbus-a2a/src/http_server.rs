@@ -73,7 +73,7 @@ impl Default for HttpServerConfig {
             public_url: None,
             open_max: 200,
             client_open_max: 20,
-            waiting_max: 100,
+            waiting_max: 64,
             client_waiting_max: 10,
             wait_timeout: Duration::from_secs(5 * 60),
         }

@@ -80,7 +80,7 @@ mod tools;
 mod worker;
 
 pub use caller::Caller;
-pub use config::A2aConfig;
+pub use config::{A2aConfig, bus_bytes_max};
 pub use directory::{CARD_BYTES_MAX, CardError, Directory, KnownAgent, SKILLS_MAX, service_of};
 pub use error::Error;
 pub use event::{RESULT_BYTES_MAX, TaskChange, TaskEvent};

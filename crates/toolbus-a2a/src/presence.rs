@@ -21,7 +21,7 @@ use crate::{A2aConfig, Directory};
 /// Announcements, and requests for them.
 const EVERYTHING: &str = "discovery.*";
 /// Announcements that are fetched ahead.
-const PREFETCH_MAX: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
+pub(crate) const ANNOUNCEMENTS_FLOW: Flow = Flow::Ordered { prefetch: NonZeroU16::MIN };
 /// The shortest time between two announcements.
 const PACE_INTERVAL: Duration = Duration::from_millis(500);
 /// Until an announcement is tried again that could not be made.
@@ -63,12 +63,11 @@ impl Presence {
 
         let name = queue::discovery(&deps.agent, &deps.instance);
         let pattern = TopicPattern::parse(EVERYTHING).expect("a pattern");
-        let flow = Flow::Ordered { prefetch: PREFETCH_MAX };
         let directory = deps.directory.clone();
         let newcomer = Arc::new(Notify::new());
         let heard = Arc::clone(&newcomer);
         let handler = move |delivery| hear(directory.clone(), Arc::clone(&heard), delivery);
-        let private = Subscription::private(name, pattern, flow);
+        let private = Subscription::private(name, pattern, ANNOUNCEMENTS_FLOW);
         let consumer = deps.bus.subscribe(private, Arc::new(handler)).await?;
         deps.directory.begin_to_hear();
         let agent_name = deps.agent.to_string();

@@ -45,7 +45,7 @@ use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskIntake, TaskProgress};
 /// Largest request that is taken, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Wishes to cancel that are worked on at a time.
-const CANCELS_MAX: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
+pub(crate) const CANCELS_FLOW: Flow = Flow::Concurrent(NonZeroU16::MIN);
 /// How often a task is begun that is lost each time.
 const BEGUN_MAX: i64 = 3;
 /// How often it is looked for tasks of processes that were lost, while there are any tasks.
@@ -127,7 +127,7 @@ impl Worker {
         let tasks_consumer = bus.subscribe(subscription, Arc::new(handler)).await?;
         let hear = Arc::clone(&inner);
         let handler = move |delivery| Arc::clone(&hear).take_cancel(delivery);
-        let subscription = durable(topic::agent_task_cancel(&agent), Flow::Concurrent(CANCELS_MAX));
+        let subscription = durable(topic::agent_task_cancel(&agent), CANCELS_FLOW);
         let cancels_consumer = bus.subscribe(subscription, Arc::new(handler)).await?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());

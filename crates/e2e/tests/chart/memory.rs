@@ -54,6 +54,7 @@ fn process(bytes: usize) -> (String, usize) {
 fn agent_host() -> Service {
     let settings = agent_host::settings::Settings::default();
     let turns_max = settings.agent.turns_max;
+    let tasks = toolbus_a2a::HttpServerConfig::default().connections_max();
     let connections_max = toolbus_http::connections_max(turns_max.get().into());
     Service {
         name: "agent-host",
@@ -70,7 +71,9 @@ fn agent_host() -> Service {
                 toolbus_face::SUSPENDED_BYTES_MAX,
             ),
             part("what users on the bus say", toolbus_agent::bus_users_bytes_max(turns_max)),
+            part("what other agents say", toolbus_a2a::bus_bytes_max(settings.a2a.tasks_max)),
             part("requests of turns over HTTP", connections_max * toolbus_http::BODY_BYTES_MAX),
+            part("tasks of other agents over HTTP", tasks * toolbus_a2a::HTTP_BODY_BYTES_MAX),
             connection(),
             process(PROCESS),
         ],

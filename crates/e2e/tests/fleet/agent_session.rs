@@ -181,9 +181,8 @@ fn is_of_subagent(message: &Value) -> bool {
 
 /// What the model was asked last in the session.
 fn last_of_session(server: &Server) -> Asked {
-    let is_of_session = |asked: &Asked| {
-        !asked.body["messages"].as_array().unwrap().iter().any(is_of_subagent)
-    };
+    let is_of_session =
+        |asked: &Asked| !asked.body["messages"].as_array().unwrap().iter().any(is_of_subagent);
     server.asked().into_iter().rfind(is_of_session).unwrap()
 }
 
