@@ -30,6 +30,7 @@ use crate::other_agents::OtherAgents;
 use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
 use crate::state::KeptState;
+use crate::toolkits::{ToolkitDeps, Toolkits};
 
 /// How long leaving the bus may take.
 const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -106,6 +107,8 @@ impl Fleet {
         if let Some(state) = &state {
             builder = keep_state(builder, settings, state);
         }
+        let deps = ToolkitDeps::of(state.as_ref());
+        builder = Toolkits::start(settings, &context.health, deps).await.offer(builder);
         let services = KnownServices::default();
         let searched = services.clone();
         builder = builder

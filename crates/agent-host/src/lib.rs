@@ -31,6 +31,7 @@ pub mod settings;
 mod state;
 mod terminal;
 mod terminal_text;
+mod toolkits;
 mod turn_printer;
 
 use toolbus_mcp::supervisor::Supervisor;

@@ -32,5 +32,6 @@ mod schedules;
 mod stop;
 mod support;
 mod telemetry;
+mod toolkits;
 mod trust;
 mod vault;
