@@ -24,7 +24,6 @@ impl ServiceFollower {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (directory, stopped) = (directory.clone(), stop.clone());
         tasks.spawn(async move {
-
             let mut changes = agents.as_ref().map(Directory::changes);
             loop {
                 let known = directory.servers();

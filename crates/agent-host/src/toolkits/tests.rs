@@ -17,9 +17,9 @@ fn configured(folder: &tempfile::TempDir) -> Settings {
     let folder = folder.path().canonicalize().expect("it is there");
     settings.files.working_directory = Some(folder);
     settings.web.enabled = true;
-    settings.web.api_key = Some("canary-search".into());
+    settings.web.api_key = Some("canary-search".to_owned().into());
     settings.linkedin.enabled = true;
-    settings.anthropic_usage.api_key = Some("canary-usage".into());
+    settings.anthropic_usage.api_key = Some("canary-usage".to_owned().into());
     settings
 }
 
@@ -27,7 +27,7 @@ fn configured(folder: &tempfile::TempDir) -> Settings {
 async fn without_settings_each_is_off_for_a_reason() {
     let mut settings = Settings::default();
     // The key may be in the environment of who runs the tests.
-    settings.anthropic_usage.api_key = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".into());
+    settings.anthropic_usage.api_key = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".to_owned().into());
     let toolkits = describe(&settings).await;
     let told: Vec<_> = toolkits
         .iter()
@@ -80,7 +80,7 @@ async fn what_is_on_and_does_not_work_is_off_and_down() {
 async fn a_search_without_a_key_is_off_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut settings = configured(&folder);
-    settings.web.api_key = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".into());
+    settings.web.api_key = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".to_owned().into());
     let toolkits = describe(&settings).await;
     let web = toolkits.iter().find(|toolkit| toolkit.name == "web").expect("it is listed");
     let off: Vec<_> = web.tools.iter().filter(|tool| !tool.on).collect();

@@ -145,8 +145,7 @@ async fn a_service_says_where_it_keeps_state() {
 
     let (_, status) = service.look("/status").await.unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();
-    let expected =
-        json!({"location": store, "keeps": ["approvals", "sessions", "memory", "schedules", "artifacts"]});
+    let expected = json!({"location": store, "keeps": ["approvals", "sessions", "memory", "schedules", "artifacts"]});
     assert_eq!(status["details"]["state"], expected, "{status}");
     let log = service.process().logs();
     assert!(log.contains(&store), "{log}");

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -59,9 +59,7 @@ fn reply(asked: &Asked) -> Reply {
             let found = json!({"title": "Found", "url": "https://found.example/", "description": description});
             Reply::json(200, &json!({"web": {"results": [found]}}))
         }
-        "/weather" => {
-            Reply::json(200, &json!({"path": asked.path, "sent": sent("authorization")}))
-        }
+        "/weather" => Reply::json(200, &json!({"path": asked.path, "sent": sent("authorization")})),
         "/jobs-guest/jobs/api/seeMoreJobPostings/search" => html(
             "<li><div class='base-card base-search-card'>\
              <a class='base-card__full-link' href='/jobs/view/1'><span>t</span></a>\
@@ -161,9 +159,9 @@ base_url = "{base}"
     async fn call(&self, tool: &str, arguments: Value) -> Outcome {
         let arguments = arguments.to_string();
         let launch = self.launch(&["invoke", tool, "-", "--json"]).stdin(arguments);
-        let launch = launch.env("ANTHROPIC_ADMIN_API_KEY", USAGE_KEY).env("TOOLBUS_LOG", "debug");
+        let launch = launch.env("ANTHROPIC_ADMIN_API_KEY", USAGE_KEY).env("TOOLBUS_LOG", "trace");
         let outcome = launch.env("SEARCH_KEY", SEARCH_KEY).run(LIMIT).await.unwrap();
-        assert!(outcome.stderr.contains("DEBUG"), "{outcome:?}");
+        assert!(outcome.stderr.contains("TRACE"), "{outcome:?}");
         holds_no_key(tool, &format!("{outcome:?}"));
         Outcome::of(outcome)
     }
@@ -398,5 +396,4 @@ async fn commands_without_a_sandbox_are_warned_about() {
     assert!(run.status.success() && run.stdout.starts_with("here\n"), "{run:?}");
     assert!(run.stderr.contains("without a sandbox, as `bash.isolation` says"), "{run:?}");
     holds_no_key("what a command prints", &format!("{run:?}"));
-    assert!(Path::new("/bin/bash").exists());
 }

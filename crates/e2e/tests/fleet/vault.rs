@@ -401,7 +401,9 @@ async fn a_service_says_where_it_keeps_credentials() {
     );
     let log = service.process().logs();
     assert!(
-        log.contains("approvals, sessions, memory, schedules, credentials and artifacts are kept here"),
+        log.contains(
+            "approvals, sessions, memory, schedules, credentials and artifacts are kept here"
+        ),
         "{log}"
     );
     assert!(!kept.store().exists());

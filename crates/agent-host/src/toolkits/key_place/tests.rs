@@ -6,7 +6,7 @@ const UNSET: &str = "TOOLBUS_TEST_NO_SUCH_KEY";
 fn check(written: Option<&str>, variable: &str, expected: Result<Option<&str>, &str>) {
     let place = KeyPlace {
         setting: "web.api_key".to_owned(),
-        written: written.map(Secret::from),
+        written: written.map(|text| Secret::from(text.to_owned())),
         variable: Some(variable.to_owned()),
         provider: "web:brave".to_owned(),
     };
@@ -30,7 +30,8 @@ fn what_is_missing_is_named_and_never_shown() {
     check(Some(" "), UNSET, Err(unset));
     let named = "no key: web.api_key names the variable TOOLBUS_TEST_NO_SUCH_KEY, which is not set";
     check(Some("${TOOLBUS_TEST_NO_SUCH_KEY}"), "PATH", Err(named));
-    let wrong = "no key: web.api_key: a reference is ${NAME} or ${vault:NAME}, and nothing around it";
+    let wrong =
+        "no key: web.api_key: a reference is ${NAME} or ${vault:NAME}, and nothing around it";
     check(Some("${canary"), UNSET, Err(wrong));
 }
 
@@ -38,7 +39,7 @@ fn what_is_missing_is_named_and_never_shown() {
 async fn without_a_vault_its_keys_are_missing() {
     let place = KeyPlace {
         setting: "web.api_key".to_owned(),
-        written: Some(Secret::from("${vault:KEY}")),
+        written: Some(Secret::from("${vault:KEY}".to_owned())),
         variable: None,
         provider: "web:brave".to_owned(),
     };
