@@ -30,6 +30,7 @@ impl ServiceFollower {
                 let mut found: Vec<_> = known.iter().map(service_of).collect();
                 found.extend(agents.as_ref().map(Directory::services).unwrap_or_default());
                 services.replace(found);
+
                 let servers_changed = directory.until(|servers| *servers != *known);
                 let agents_changed = until_changed(changes.as_mut());
                 // Both only wait.
