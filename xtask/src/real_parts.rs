@@ -14,6 +14,7 @@ use crate::workspace;
 pub(crate) fn prepare() -> anyhow::Result<()> {
     workspace::run_command(&mut workspace::script_command("dev/setup"))?;
     let fetch = [
+        "a2a-sdk",
         "everything",
         "grafana-schema",
         "helm",

@@ -14,8 +14,8 @@ use toolbus_schedule::{Scheduler, SchedulerDeps};
 use toolbus_wire::envelope::new_id;
 
 use crate::agent;
+use crate::background::Background;
 use crate::fleet::Fleet;
-use crate::other_agents::Conversing;
 use crate::scheduled_turns::ScheduledTurns;
 use crate::settings::Settings;
 
@@ -24,7 +24,7 @@ pub(crate) struct AgentServer {
     users: Option<BusUsers>,
     api: Option<(TurnApi, http::Server)>,
     scheduler: Scheduler,
-    others: Option<Conversing>,
+    background: Background,
 }
 
 /// Why it does not.
@@ -68,15 +68,12 @@ impl AgentServer {
             holder: new_id(),
             run: Arc::new(run),
         });
-        let others = match fleet.other_agents() {
-            Some(others) => Some(others.converse(&agent, state.store()).await?),
-            None => None,
-        };
+        let background = Background::start(fleet, &agent).await?;
         let users = match fleet.is_embedded() {
             true => None,
             false => Some(Self::hear(settings, fleet, agent).await?),
         };
-        Ok(Some(Self { users, api, scheduler, others }))
+        Ok(Some(Self { users, api, scheduler, background }))
     }
 
     async fn hear(
@@ -140,11 +137,6 @@ impl AgentServer {
                 server.close().await;
             }
         };
-        let others = async {
-            if let Some(others) = self.others {
-                others.close(grace).await;
-            }
-        };
-        join4(users, api, self.scheduler.close(), others).await;
+        join4(users, api, self.scheduler.close(), self.background.close(grace)).await;
     }
 }

@@ -16,6 +16,7 @@ use crate::agent_tasks::AgentTasks;
 use crate::session_notices::KeptResults;
 use crate::settings::Settings;
 use crate::state::KeptState;
+use crate::wisp_parts::{AgentAnswers, TaskEnds};
 
 /// The other agents, as this process knows them.
 pub(crate) struct OtherAgents {
@@ -66,6 +67,11 @@ impl OtherAgents {
         builder
             .guide(toolbus_a2a::guide())
             .remote_tools(move |registry, _| toolbus_a2a::register(registry, deps))
+    }
+
+    /// What waits for their answers.
+    pub(crate) fn answers(&self, ends: &TaskEnds) -> AgentAnswers {
+        AgentAnswers { tasks: self.tasks.clone(), ends: ends.clone() }
     }
 
     /// Those that are known.

@@ -8,16 +8,23 @@ use toolbus_a2a::{KeepResult, OnTask, ResultText, TaskChange, TaskEvent, Told};
 use toolbus_agent::{Agent, Notice, Noticed, SessionRef, TurnContext, UserReplies};
 use toolbus_bus::Asker;
 use toolbus_memory::{MemoryOwner, Namespace, NewEntry, WorkingMemory};
+use toolbus_subagents::{OnSubagent, SubagentEvent};
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::name::AgentName;
+
+use crate::wisp_parts::TaskEnds;
 
 /// The category of results in working memory.
 const RESULT_CATEGORY: &str = "agent-result";
 
 /// Tells sessions what happens beside them, once there is an agent. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct SessionNotices(Arc<OnceLock<Notifier>>);
+pub(crate) struct SessionNotices {
+    notifier: Arc<OnceLock<Notifier>>,
+    /// Those who wait for the end of a task are told in place of the session.
+    task_ends: TaskEnds,
+}
 
 /// Whose session it is, and which.
 #[derive(Debug, Clone)]
@@ -43,7 +50,7 @@ struct Server {
 impl SessionNotices {
     /// Has the turns of this agent told, which a person at a terminal begins.
     pub(crate) fn tell_turns_of(&self, agent: &Agent) {
-        let _ = self.0.set(Notifier { agent: agent.clone(), server: None });
+        let _ = self.notifier.set(Notifier { agent: agent.clone(), server: None });
     }
 
     /// Has sessions of this agent told, so many at a time, in turns of their own where none is
@@ -55,12 +62,17 @@ impl SessionNotices {
         replies: Option<UserReplies>,
     ) {
         let server = Server { turns: Semaphore::new(turns_max), replies };
-        let _ = self.0.set(Notifier { agent: agent.clone(), server: Some(server) });
+        let _ = self.notifier.set(Notifier { agent: agent.clone(), server: Some(server) });
+    }
+
+    /// Those who wait for the end of a task.
+    pub(crate) fn task_ends(&self) -> &TaskEnds {
+        &self.task_ends
     }
 
     /// Tells a session. `false`: it is to be told again later.
     pub(crate) async fn tell(&self, to: &NoticedSession, notice: Notice) -> bool {
-        match self.0.get() {
+        match self.notifier.get() {
             Some(notifier) => notifier.tell(to, notice).await,
             None => false,
         }
@@ -68,7 +80,7 @@ impl SessionNotices {
 
     /// Tells the turn of a session that is under way in this process, if there is one.
     pub(crate) async fn tell_turn(&self, to: &NoticedSession, notice: Notice) {
-        if let Some(notifier) = self.0.get() {
+        if let Some(notifier) = self.notifier.get() {
             notifier.agent.notify_turn(&to.at(), notice).await;
         }
     }
@@ -130,9 +142,33 @@ impl OnTask for SessionNotices {
                 self.tell_turn(&to, Notice { id, ..notice }).await;
                 return Told::Taken;
             }
+            if self.task_ends.give(event) {
+                return Told::Taken;
+            }
             match Self::tell(self, &to, notice).await {
                 true => Told::Taken,
                 false => Told::Later,
+            }
+        })
+    }
+}
+
+impl OnSubagent for SessionNotices {
+    fn tell<'a>(&'a self, event: &'a SubagentEvent) -> BoxFuture<'a, toolbus_subagents::Told> {
+        Box::pin(async move {
+            let owner = event.owner.clone();
+            let (agent, principal, session) = (owner.agent, owner.principal, owner.session);
+            let to = NoticedSession { agent, principal, session };
+            let text = event.text();
+            if !event.what.is_end() {
+                let id = toolbus_wire::envelope::new_id();
+                self.tell_turn(&to, Notice { id, text }).await;
+                return toolbus_subagents::Told::Taken;
+            }
+            let notice = Notice { id: format!("subagent/{}", event.id), text };
+            match Self::tell(self, &to, notice).await {
+                true => toolbus_subagents::Told::Taken,
+                false => toolbus_subagents::Told::Later,
             }
         })
     }

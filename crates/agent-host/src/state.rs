@@ -1,9 +1,10 @@
 //! State that outlives the process: where it is, and what is kept there.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 use toolbus_approvals::Approvals;
 use toolbus_artifacts::{Artifacts, Sweeper};
 use toolbus_audit::Audit;
@@ -13,6 +14,7 @@ use toolbus_memory::{MemoryConfig, MemorySweeper, Summaries, WorkingMemory};
 use toolbus_policy::LivePolicy;
 use toolbus_schedule::{ScheduleConfig, Schedules};
 use toolbus_store::{LazyStore, Location, LocationError, Migrations};
+use toolbus_subagents::Subagents;
 use toolbus_vault::LazyVault;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::name::AgentName;
@@ -21,12 +23,17 @@ use crate::month_counts::{self, MonthCounts};
 use crate::scheduled_turns::KeptZones;
 use crate::session_notices::SessionNotices;
 use crate::settings::Settings;
+use crate::subagent_turns::SubagentTurns;
+use crate::wisp_parts::AgentModel;
 
 /// How long summaries of skills are waited for that a model is writing.
 const SUMMARIES_GRACE: Duration = Duration::from_secs(3);
 
+/// How long is waited for what wisps leave behind: tasks of other agents are given up.
+const WISP_TASKS_GRACE: Duration = Duration::from_secs(3);
+
 /// The tables of all that is kept there.
-const MIGRATIONS: [Migrations; 10] = [
+const MIGRATIONS: [Migrations; 11] = [
     toolbus_a2a::MIGRATIONS,
     toolbus_agent::MIGRATIONS,
     toolbus_approvals::MIGRATIONS,
@@ -35,6 +42,7 @@ const MIGRATIONS: [Migrations; 10] = [
     toolbus_chain::MIGRATIONS,
     toolbus_memory::MIGRATIONS,
     toolbus_schedule::MIGRATIONS,
+    toolbus_subagents::MIGRATIONS,
     toolbus_vault::MIGRATIONS,
     month_counts::MIGRATIONS,
 ];
@@ -55,6 +63,13 @@ pub(crate) struct KeptState {
     pub(crate) schedules: Schedules,
     /// Tells sessions what happens beside them.
     pub(crate) notices: SessionNotices,
+    /// Those that the agent splits its work among, once their tools are there.
+    pub(crate) subagents: Arc<OnceLock<Subagents>>,
+    pub(crate) subagent_turns: SubagentTurns,
+    /// Answers within wisps.
+    pub(crate) agent_model: AgentModel,
+    /// What wisps leave behind.
+    pub(crate) wisp_tasks: TaskTracker,
     /// Where there is a key for it.
     pub(crate) vault: Option<LazyVault>,
     months: MonthCounts,
@@ -132,6 +147,10 @@ impl KeptState {
             summaries: Summaries::default(),
             schedules,
             notices: SessionNotices::default(),
+            subagents: Arc::default(),
+            subagent_turns: SubagentTurns::default(),
+            agent_model: AgentModel::default(),
+            wisp_tasks: TaskTracker::new(),
             vault,
             months,
         })
@@ -182,6 +201,10 @@ impl KeptState {
 
     /// Ends what works with it, and closes it.
     pub(crate) async fn close(&self) {
+        self.wisp_tasks.close();
+        if tokio::time::timeout(WISP_TASKS_GRACE, self.wisp_tasks.wait()).await.is_err() {
+            tracing::info!("what wisps have left behind is not all put away");
+        }
         self.summaries.close(SUMMARIES_GRACE).await;
         self.approvals.close().await;
         self.months.close().await;

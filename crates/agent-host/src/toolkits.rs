@@ -55,8 +55,11 @@ struct Toolkit {
 /// A toolkit that is on.
 struct OfferedToolkit {
     guide: Guide,
-    register: Box<dyn FnOnce(&Registry) -> Result<(), registry::Error> + Send>,
+    register: RegisterTools,
 }
+
+/// Registers the tools of a toolkit.
+type RegisterTools = Box<dyn FnOnce(&Registry) -> Result<(), registry::Error> + Send>;
 
 /// Why a toolkit is off.
 enum Off {

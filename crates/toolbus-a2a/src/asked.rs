@@ -7,6 +7,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::config::ms;
 use crate::event::TaskChange;
+use crate::http_caller::SENT_NEW;
 use crate::tables::CHANGES;
 use crate::{A2aConfig, Error, TaskOwner};
 
@@ -25,6 +26,14 @@ pub(crate) struct NewAsked {
     pub(crate) target: String,
     pub(crate) skill: String,
     pub(crate) timeout_ms: i64,
+    /// What is sent over HTTP.
+    pub(crate) over_http: Option<NewSent>,
+}
+
+/// What is sent over HTTP, by whichever process has it.
+pub(crate) struct NewSent {
+    pub(crate) message: String,
+    pub(crate) depth: u8,
 }
 
 /// A task for another agent.
@@ -114,7 +123,7 @@ impl AskedTasks {
                          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', '', 0)",
                     )
                     .bind(&new.id)
-                    .bind(agent)
+                    .bind(&agent)
                     .bind(owner)
                     .bind(new.owner.session.as_str())
                     .bind(&new.target)
@@ -125,6 +134,9 @@ impl AskedTasks {
                     .bind(now.saturating_add(new.timeout_ms))
                     .execute(transaction.connection())
                     .await?;
+                    if let Some(sent) = &new.over_http {
+                        insert_sent(transaction, &new, sent, &agent).await?;
+                    }
                     Ok(Ok(AskedRow::open(new, holder, now)))
                 })
             })
@@ -160,6 +172,17 @@ impl AskedTasks {
         let rows = rows.fetch_all(store.readers()).await?;
         let read: Result<Vec<_>, sqlx::Error> = rows.iter().map(|row| self.read(row)).collect();
         Ok((now_ms, read?.into_iter().flatten().collect()))
+    }
+
+    /// A task that is open, or of which something is to be told.
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<AskedRow>, Error> {
+        let text = format!("SELECT {COLUMNS} FROM a2a_asked WHERE id = $1 AND agent = $2");
+        let row = sqlx::query(sqlx::AssertSqlSafe(text))
+            .bind(id)
+            .bind(self.agent.as_str())
+            .fetch_optional(self.store.open().await?.readers())
+            .await?;
+        Ok(row.map(|row| self.read(&row)).transpose()?.flatten())
     }
 
     /// An open task of an owner.
@@ -416,6 +439,28 @@ impl AskedRow {
             || now_ms >= since_ms.saturating_add(HANDOVER_GRACE_MS);
         self.has_event && self.telling_until_ms <= now_ms && is_ours
     }
+}
+
+async fn insert_sent(
+    transaction: &mut Transaction,
+    new: &NewAsked,
+    sent: &NewSent,
+    agent: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO a2a_sent
+         (id, agent, state, message, depth, url, version, remote_id, holder, lease_until_ms)
+         VALUES ($1, $2, $3, $4, $5, '', '', '', '', 0)",
+    )
+    .bind(&new.id)
+    .bind(agent)
+    .bind(SENT_NEW)
+    // Databases do not keep the character zero.
+    .bind(sent.message.replace('\0', "\u{fffd}"))
+    .bind(i64::from(sent.depth))
+    .execute(transaction.connection())
+    .await?;
+    Ok(())
 }
 
 async fn write_event(

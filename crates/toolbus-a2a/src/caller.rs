@@ -134,6 +134,11 @@ async fn hear_response(asked: Tasks, delivery: Delivery) -> Disposition {
     };
     delivery.dead_letter_body.release();
 
+    // Such an agent answers where it was asked.
+    if asked.is_over_http(&envelope.source) {
+        log_ignored(Recorded::OtherAgent, envelope);
+        return Disposition::Ack;
+    }
     for attempt in 1.. {
         match record(&asked, &envelope.source, &answer).await {
             Ok(recorded) => {
@@ -214,15 +219,21 @@ async fn hear_status(asked: Tasks, delivery: Delivery) -> Disposition {
         return Disposition::Ack;
     };
     let Some(row) = asked.find_noted(&status.task_id) else { return Disposition::Ack };
-    if !row.target.eq_ignore_ascii_case(&envelope.source) {
+    if !row.target.eq_ignore_ascii_case(&envelope.source) || asked.is_over_http(&row.target) {
         return Disposition::Ack;
     }
-    let event = event_of(&row, TaskChange::of_status(status.state, status.message.as_ref()));
+    let change = TaskChange::of_status(status.state, status.message.as_ref());
+    tell_progress(&asked, &row, change).await;
+    Disposition::Ack
+}
+
+/// Tells how a task is going, without a promise.
+pub(crate) async fn tell_progress(asked: &Tasks, row: &AskedRow, change: TaskChange) {
+    let event = event_of(row, change);
     let told = asked.deps().on_task.tell(&event);
     if tokio::time::timeout(PROGRESS_TIMEOUT, told).await.is_err() {
         tracing::debug!(task = row.id, "a status of a task was not taken in time");
     }
-    Disposition::Ack
 }
 
 fn event_of(row: &AskedRow, what: TaskChange) -> TaskEvent {

@@ -3,7 +3,7 @@
 //! It is filled by what agents say of themselves, and by the settings. It is in memory, since every
 //! process hears every announcement, and in the store, so that it is not empty after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ struct Inner {
     heard_since: OnceLock<Instant>,
     /// Counts what was heard that was new.
     changes: watch::Sender<u64>,
+    /// Names in lower case that nobody on the bus has: those of agents that are asked over HTTP.
+    claimed: Mutex<HashSet<String>>,
 }
 
 struct Entry {
@@ -127,9 +129,9 @@ impl Directory {
                 }
             }
         }
-        let (agents, heard_since) = (Mutex::new(agents), OnceLock::new());
-        let changes = watch::Sender::default();
-        Self(Arc::new(Inner { store, agent, config, agents, heard_since, changes }))
+        let (agents, claimed) = (Mutex::new(agents), Mutex::default());
+        let (heard_since, changes) = (OnceLock::new(), watch::Sender::default());
+        Self(Arc::new(Inner { store, agent, config, agents, heard_since, changes, claimed }))
     }
 
     /// Reads what was known before, and forgets what is too old.
@@ -137,7 +139,7 @@ impl Directory {
     /// # Errors
     /// When the store cannot be read or written.
     pub async fn load(&self) -> Result<(), Error> {
-        let Inner { store, agent, config, agents, .. } = &*self.0;
+        let Inner { store, agent, config, agents, claimed, .. } = &*self.0;
         if !store.may_hold_something() {
             return Ok(());
         }
@@ -170,6 +172,9 @@ impl Directory {
             let Ok(card) = serde_json::from_str::<AgentCard>(row.try_get("card")?) else {
                 continue;
             };
+            if claimed.lock().contains(&id) {
+                continue;
+            }
             let is_full = agents.len() >= config.agents_max;
             match agents.get_mut(&id) {
                 // What was heard since counts.
@@ -206,6 +211,13 @@ impl Directory {
         if name.eq_ignore_ascii_case(self.0.agent.as_str()) {
             return Ok(false);
         }
+        if self.0.claimed.lock().contains(&name.to_ascii_lowercase()) {
+            tracing::debug!(
+                name,
+                "an agent on the bus has the name of one that is asked over HTTP"
+            );
+            return Ok(false);
+        }
         let is_new =
             !card.is_deregistering && self.find(name).is_none_or(|it| it.seen_ms.is_none());
 
@@ -227,6 +239,30 @@ impl Directory {
             tracing::warn!(error = error.as_dyn(), "could not keep what an agent says of itself");
         }
         Ok(is_new)
+    }
+
+    /// Keeps names, in lower case, for agents that are asked over HTTP.
+    pub(crate) fn claim_names(&self, names: HashSet<String>) {
+        self.0.agents.lock().retain(|id, _| !names.contains(id));
+        *self.0.claimed.lock() = names;
+    }
+
+    /// Takes the card of an agent that is asked over HTTP. It stays, and is not written down: it is
+    /// read again after a restart.
+    ///
+    /// # Errors
+    /// When it is not taken.
+    pub(crate) fn put_over_http(&self, card: AgentCard) -> Result<(), CardError> {
+        let card = check_card(card)?;
+        let id = card.agent_name.to_ascii_lowercase();
+        let mut agents = self.0.agents.lock();
+        if agents.len() >= self.0.config.agents_max && !agents.contains_key(&id) {
+            return Err(CardError::Full);
+        }
+        let well_known = Some(card.clone());
+        let entry = Entry { card, seen_ms: Some(now_ms()), written_ms: 0, well_known };
+        agents.insert(id, entry);
+        Ok(())
     }
 
     fn put(&self, card: AgentCard) -> Result<Change, CardError> {

@@ -1,9 +1,11 @@
-//! Agents that ask each other over the bus.
+//! Agents that ask each other, over the bus and by the A2A protocol over HTTP.
 //!
 //! - [`Directory`] knows agents by what they say of themselves, and [`Presence`] hears and says it.
 //! - [`Tasks`] sends tasks to other agents and cancels them; [`Caller`] hears what becomes of them,
 //!   and tells it once, to the turn that waits or to the session's next one.
 //! - [`Worker`] does the tasks that others send to this agent, and answers each once.
+//! - [`HttpServer`] has the worker do the tasks of clients over HTTP, and [`HttpCaller`] asks
+//!   agents there.
 //! - [`register`] gives models the three tools.
 //!
 //! A task is a row before it is sent and before it is begun, and its end is a write on condition
@@ -25,6 +27,34 @@
 //! each caller and context, at least the [`Task::depth`] plus one, and the id of the task as that
 //! of what is said, so that a task that was interrupted goes on. Every few seconds
 //! [`Directory::services`] goes to `KnownServices::replace`, beside the MCP servers.
+//!
+//! # How HTTP is wired
+//!
+//! *Settings* for a server: an address to listen on, `tokens`, `allowed_hosts` and
+//! `allowed_origins` as those of `http.*` ([`HttpServerConfig::api`]; without tokens the names are
+//! checked by `toolbus_runtime::http::visitors::check`), and the URL that others reach it by
+//! ([`HttpServerConfig::public_url`]), which its card says. For the agents that are asked: a list
+//! of name, card URL, an optional header with a value or the name of a credential of the vault
+//! (its provider is `a2a:NAME`), and whether it is internal ([`HttpAgent`]). Neither side needs the
+//! other.
+//!
+//! *Starting*: [`HttpCaller::start`] before the [`Caller`], so that no task for such an agent goes
+//! to the bus; [`HttpServer::new`] once there is a [`Worker`], by its [`Worker::intake`]. The
+//! [`HttpServer::router`] is served alone or merged with the one of `toolbus-http`: its paths are
+//! [`RPC_PATH`] and `/.well-known/agent-card.json`. Its server may have
+//! [`HttpServerConfig::connections_max`] connections, and has limits of its own for headers.
+//!
+//! *Work*: a [`Task`] of a client over HTTP has a [`Task::client`], which is the principal of its
+//! scope, in place of `claimed:AGENT/a2a`; its [`Task::caller`] is no name of an agent, and is
+//! escaped or hashed where one is needed. The id in its request differs for an answer to
+//! [`TaskEnd::InputRequired`], so it is what is said under; [`AgentTaskRequest::skill`] is empty
+//! where the client names none and the card has not just one.
+//!
+//! *Closing*: the presence, then [`HttpServer::drain`] and its server, the worker,
+//! [`HttpCaller::close`], and the caller, which tells what that has found; then the bus and the
+//! store.
+//!
+//! [`AgentTaskRequest::skill`]: toolbus_wire::message::a2a::AgentTaskRequest::skill
 
 mod answers;
 mod asked;
@@ -33,9 +63,14 @@ mod config;
 mod directory;
 mod error;
 mod event;
+mod http_caller;
+mod http_rows;
+mod http_server;
+mod intake;
 mod owner;
 mod ports;
 mod presence;
+mod protocol;
 mod publish;
 mod received;
 mod tables;
@@ -49,6 +84,11 @@ pub use config::A2aConfig;
 pub use directory::{CARD_BYTES_MAX, CardError, Directory, KnownAgent, SKILLS_MAX, service_of};
 pub use error::Error;
 pub use event::{RESULT_BYTES_MAX, TaskChange, TaskEvent};
+pub use http_caller::{
+    AgentHeader, AgentHeaderValue, HttpAgent, HttpAgentError, HttpCaller, HttpCallerDeps,
+};
+pub use http_server::{ApiSettings, HTTP_BODY_BYTES_MAX, HttpServer, HttpServerConfig, RPC_PATH};
+pub use intake::TaskIntake;
 pub use owner::TaskOwner;
 pub use ports::{DoTask, KeepResult, OnTask, ResultText, Task, TaskEnd, TaskProgress, Told};
 pub use presence::{Presence, PresenceDeps};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
+use toolbus_tools::Principal;
 use toolbus_wire::message::a2a::{AgentArtifact, AgentErrorCode, AgentTaskRequest};
 
 use crate::{TaskEvent, TaskOwner};
@@ -51,8 +52,11 @@ pub trait KeepResult: Send + Sync {
 pub struct Task {
     /// What is asked for. Its id is unique together with the caller.
     pub request: AgentTaskRequest,
-    /// The name of the agent that asks, which nothing proves.
+    /// The name of the agent that asks, which nothing proves; or of a client over HTTP, which
+    /// begins with `http:`, as no name on the bus does.
     pub caller: String,
+    /// The client that asks over HTTP, known by its token where clients have any.
+    pub client: Option<Principal>,
     /// How many agents and scopes it has come through. The scope of the work has a depth of at
     /// least one more.
     pub depth: u8,

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use toolbus_bus::{Bus, Envelope, PublishError, Topic};
+use toolbus_wire::message::a2a::{AgentMessage, AgentTaskState, AgentTaskStatusUpdate, ROLE_AGENT};
+use toolbus_wire::name::AgentName;
+use toolbus_wire::topic;
+
+use crate::TaskProgress;
 
 /// Between two attempts.
 const PUBLISH_BACKOFF: Duration = Duration::from_secs(1);
@@ -39,5 +45,33 @@ pub(crate) async fn publish_notice(bus: &dyn Bus, topic: &Topic, envelope: Envel
             tracing::debug!(%topic, %error, "could not publish a notice");
             false
         }
+    }
+}
+
+/// Tells how a task is going to whoever hears it.
+pub(crate) struct BusProgress<'a> {
+    pub(crate) bus: &'a dyn Bus,
+    pub(crate) agent: &'a AgentName,
+    pub(crate) task_id: String,
+    pub(crate) context_id: Option<String>,
+}
+
+impl BusProgress<'_> {
+    pub(crate) async fn publish(&self, message: Option<AgentMessage>) {
+        let status = AgentTaskStatusUpdate {
+            task_id: self.task_id.clone(),
+            context_id: self.context_id.clone(),
+            state: AgentTaskState::Working,
+            message,
+        };
+        let envelope =
+            Envelope::of(&status, self.agent.as_str()).with_correlation_id(&self.task_id);
+        publish_notice(self.bus, &topic::AGENT_TASK_STATUS, envelope).await;
+    }
+}
+
+impl TaskProgress for BusProgress<'_> {
+    fn say<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.publish(Some(AgentMessage::of_text(ROLE_AGENT, text))))
     }
 }

@@ -6,14 +6,15 @@ use toolbus_store::{LazyStore, Transaction};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::config::ms;
-use crate::tables::CHANGES;
+use crate::http_rows::is_http;
+use crate::tables::{CHANGES, HTTP_CHANGES};
 use crate::{A2aConfig, Error};
 
-const RUNNING: &str = "running";
-const ENDED: &str = "ended";
+pub(crate) const RUNNING: &str = "running";
+pub(crate) const ENDED: &str = "ended";
 
 /// Whose task it is, and which.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TaskKey {
     pub(crate) caller: String,
     pub(crate) id: String,
@@ -164,7 +165,10 @@ impl ReceivedTasks {
         }))
     }
 
-    async fn is_full(&self, transaction: &mut Transaction) -> Result<bool, toolbus_store::Error> {
+    pub(crate) async fn is_full(
+        &self,
+        transaction: &mut Transaction,
+    ) -> Result<bool, toolbus_store::Error> {
         let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM a2a_tasks WHERE agent = $1")
             .bind(self.agent.as_str())
             .fetch_one(transaction.connection())
@@ -206,12 +210,18 @@ impl ReceivedTasks {
         let (key, answer, this) = (key.clone(), answer.clone(), self.clone());
         let store = self.store.open().await?;
 
+        let end_state = answer.end_state();
         let ended = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
+                let is_http = is_http(&key.caller);
+                if is_http {
+                    transaction.notify(HTTP_CHANGES);
+                }
                 let rows = sqlx::query(
                     "UPDATE a2a_tasks SET state = $6, answer_type = $7, answer = $8,
-                            ended_ms = $9, request = '', lease_until_ms = $10
+                            ended_ms = $9, request = '', lease_until_ms = $10,
+                            answered_ms = $11, end_state = $12
                      WHERE agent = $1 AND caller = $2 AND id = $3 AND state = $4 AND holder = $5",
                 )
                 .bind(this.agent.as_str())
@@ -224,6 +234,9 @@ impl ReceivedTasks {
                 .bind(answer.body)
                 .bind(now)
                 .bind(now.saturating_add(this.lease_ms))
+                // The row is the answer of those.
+                .bind(is_http.then_some(now))
+                .bind(end_state)
                 .execute(transaction.connection())
                 .await?;
                 Ok(rows.rows_affected() > 0)
@@ -290,7 +303,7 @@ impl ReceivedTasks {
         Ok(noted.await?)
     }
 
-    async fn note_cancel(
+    pub(crate) async fn note_cancel(
         &self,
         transaction: &mut Transaction,
         key: &TaskKey,
@@ -375,6 +388,9 @@ impl ReceivedTasks {
                 .await?;
                 if rows.rows_affected() == 0 {
                     return Ok(None);
+                }
+                if is_http(&key.caller) {
+                    transaction.notify(HTTP_CHANGES);
                 }
 
                 let deadline_ms: i64 = row.try_get("deadline_ms")?;
@@ -501,7 +517,7 @@ impl ReceivedTasks {
 }
 
 impl Answer {
-    fn read(row: &AnyRow) -> Result<Self, sqlx::Error> {
+    pub(crate) fn read(row: &AnyRow) -> Result<Self, sqlx::Error> {
         Ok(Self { message_type: row.try_get("answer_type")?, body: row.try_get("answer")? })
     }
 }

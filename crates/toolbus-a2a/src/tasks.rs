@@ -1,7 +1,7 @@
 //! Tasks for other agents: asking, cancelling, and what is known of those that are open.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use toolbus_wire::message::a2a::{
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{header, topic};
 
-use crate::asked::{AskedRow, AskedTasks, NewAsked};
+use crate::asked::{AskedRow, AskedTasks, NewAsked, NewSent};
 use crate::config::ms;
 use crate::{A2aConfig, Directory, Error, KeepResult, OnTask, TaskOwner};
 
@@ -59,6 +59,18 @@ struct Inner {
     /// What this process has asked for and is open, as last seen.
     open: Mutex<HashMap<String, AskedRow>>,
     nudge: Notify,
+    http: HttpTargets,
+}
+
+/// The agents that are asked over HTTP, and who is told of tasks for them.
+#[derive(Default)]
+struct HttpTargets {
+    /// Their names in lower case.
+    names: OnceLock<HashSet<String>>,
+    /// Wakes whoever takes up tasks.
+    nudge: Notify,
+    /// Wakes whoever has one.
+    wake: Notify,
 }
 
 /// A task that is to be asked for.
@@ -103,7 +115,8 @@ impl Tasks {
             agent: deps.agent.clone(),
             instance: deps.instance.clone(),
         };
-        Self(Arc::new(Inner { deps, rows, open: Mutex::default(), nudge: Notify::new() }))
+        let http = HttpTargets::default();
+        Self(Arc::new(Inner { deps, rows, open: Mutex::default(), nudge: Notify::new(), http }))
     }
 
     pub(crate) fn deps(&self) -> &TasksDeps {
@@ -121,6 +134,27 @@ impl Tasks {
 
     pub(crate) fn wake(&self) {
         self.0.nudge.notify_one();
+    }
+
+    /// Has these agents be asked over HTTP, by their names in lower case. `false`: others are.
+    pub(crate) fn set_http_agents(&self, names: HashSet<String>) -> bool {
+        self.0.http.names.set(names).is_ok()
+    }
+
+    /// Whether an agent is asked over HTTP.
+    pub(crate) fn is_over_http(&self, agent: &str) -> bool {
+        let names = self.0.http.names.get();
+        names.is_some_and(|names| names.contains(&agent.to_ascii_lowercase()))
+    }
+
+    /// Waits until there may be something to send over HTTP.
+    pub(crate) async fn http_nudged(&self) {
+        self.0.http.nudge.notified().await;
+    }
+
+    /// Waits until something may have become of a task over HTTP.
+    pub(crate) async fn http_woken(&self) {
+        self.0.http.wake.notified().await;
     }
 
     /// The directory.
@@ -148,17 +182,24 @@ impl Tasks {
         let depth = depth.ok_or(Error::TooDeep)?;
 
         let id = new_id();
+        let is_over_http = self.is_over_http(target.as_str());
+        let sent = || NewSent { message: task.message.clone(), depth };
         let new = NewAsked {
             id: id.clone(),
             owner: owner.clone(),
             target: target.to_string(),
             skill: task.skill.replace('\0', "\u{fffd}"),
             timeout_ms: ms(timeout),
+            over_http: is_over_http.then(sent),
         };
         let row = self.rows().insert(new, config).await?;
         self.0.open.lock().insert(id.clone(), row);
         // Its deadline is waited for from now on.
         self.wake();
+        if is_over_http {
+            self.0.http.nudge.notify_one();
+            return Ok(Dispatched { task_id: id, target });
+        }
 
         let request = AgentTaskRequest {
             task_id: id.clone(),
@@ -202,6 +243,11 @@ impl Tasks {
     }
 
     pub(crate) async fn send_cancel(&self, row: &AskedRow) -> Result<(), PublishError> {
+        if self.is_over_http(&row.target) {
+            // Whoever has it sees it in the row.
+            self.0.http.wake.notify_waiters();
+            return Ok(());
+        }
         // It was a name when the task was written down.
         let Ok(target) = AgentName::parse(&row.target) else { return Ok(()) };
         let request = AgentTaskCancelRequest { task_id: row.id.clone(), context_id: None };

@@ -4,13 +4,16 @@
 //! task is done its message is not acknowledged, so that the queue shows what there is to do; a
 //! process that is lost leaves the row, and another takes it up when the lease is over.
 
+use std::collections::HashSet;
 use std::num::NonZeroU16;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,8 +26,8 @@ use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::ID_BYTES_MAX;
 use toolbus_tools::scope::DEPTH_MAX;
 use toolbus_wire::message::a2a::{
-    AgentErrorCode, AgentMessage, AgentTaskCancelRequest, AgentTaskError, AgentTaskRequest,
-    AgentTaskState, AgentTaskStatusUpdate, DEPTH_HEADER, ROLE_AGENT, task_id_of_malformed,
+    AgentErrorCode, AgentTaskCancelRequest, AgentTaskError, AgentTaskRequest, DEPTH_HEADER,
+    task_id_of_malformed,
 };
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Topic, TraceContext, header, json, message, queue, topic};
@@ -32,10 +35,12 @@ use toolbus_wire::{Topic, TraceContext, header, json, message, queue, topic};
 use crate::answers::{About, Refusal, answer_of, body_of, error_of, reply_topic};
 use crate::config::ms;
 use crate::directory::has_skill;
-use crate::publish::{publish_again, publish_notice};
+use crate::http_rows::{client_of, is_http};
+use crate::intake::{HttpProgress, ProgressHub};
+use crate::publish::{BusProgress, publish_again};
 use crate::received::{Answer, Begun, CancelNoted, Hold, NewReceived, ReceivedTasks, TaskKey};
 use crate::tables::CHANGES;
-use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskProgress};
+use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskIntake, TaskProgress};
 
 /// Largest request that is taken, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -61,6 +66,7 @@ const NOT_CANCELABLE: &str = "Stateless agents do not support task cancellation.
 
 /// Does the tasks of others until it is closed.
 pub struct Worker {
+    inner: Arc<Inner>,
     received: ReceivedTasks,
     tasks_consumer: Consumer,
     cancels_consumer: Consumer,
@@ -100,8 +106,16 @@ impl Worker {
         let (bus, agent) = (Arc::clone(&deps.bus), deps.agent.clone());
         let tasks_max = deps.config.tasks_max;
         let room = Arc::new(Semaphore::new(usize::from(tasks_max.get())));
-        let nudge = Notify::new();
-        let inner = Arc::new(Inner { deps, received: received.clone(), room, nudge });
+        let inner = Arc::new(Inner {
+            deps,
+            received: received.clone(),
+            room,
+            nudge: Notify::new(),
+            hub: Arc::default(),
+            under_way: Mutex::default(),
+            http_tasks: TaskTracker::new(),
+            is_draining: AtomicBool::new(false),
+        });
         let durable = |topic: Topic, flow| {
             let name = queue::of_agent(&agent, topic.as_str());
             Subscription::durable(name, TopicPattern::from(topic), flow)
@@ -117,8 +131,14 @@ impl Worker {
         let cancels_consumer = bus.subscribe(subscription, Arc::new(handler)).await?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(inner.take_up(stop.clone(), tasks.clone()));
-        Ok(Self { received, tasks_consumer, cancels_consumer, stop, tasks })
+        tasks.spawn(Arc::clone(&inner).take_up(stop.clone(), tasks.clone()));
+        Ok(Self { inner, received, tasks_consumer, cancels_consumer, stop, tasks })
+    }
+
+    /// The way in for tasks that come from elsewhere, such as [`HttpServer`](crate::HttpServer).
+    #[must_use]
+    pub fn intake(&self) -> TaskIntake {
+        TaskIntake::new(Arc::clone(&self.inner))
     }
 
     /// Takes no more tasks, and waits up to `grace` for those that are under way. What is left is
@@ -147,16 +167,56 @@ impl Worker {
     }
 }
 
-struct Inner {
+pub(crate) struct Inner {
     deps: WorkerDeps,
     received: ReceivedTasks,
     /// Tasks at a time, those that were taken up from others included.
     room: Arc<Semaphore>,
     /// Wakes whoever looks for tasks of processes that were lost.
     nudge: Notify,
+    hub: Arc<ProgressHub>,
+    /// What this process does now.
+    under_way: Mutex<HashSet<TaskKey>>,
+    /// Tasks of clients over HTTP that this process does.
+    http_tasks: TaskTracker,
+    /// Whether no more of them are begun here.
+    is_draining: AtomicBool,
 }
 
 impl Inner {
+    pub(crate) fn received(&self) -> &ReceivedTasks {
+        &self.received
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<ProgressHub> {
+        &self.hub
+    }
+
+    pub(crate) fn config(&self) -> &A2aConfig {
+        &self.deps.config
+    }
+
+    pub(crate) fn agent(&self) -> &AgentName {
+        &self.deps.agent
+    }
+
+    pub(crate) fn can_stop(&self) -> bool {
+        self.deps.work.can_stop()
+    }
+
+    /// Has it be looked for tasks that nobody does.
+    pub(crate) fn wake(&self) {
+        self.nudge.notify_one();
+    }
+
+    pub(crate) async fn drain_http(&self, grace: Duration) {
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.http_tasks.close();
+        if tokio::time::timeout(grace, self.http_tasks.wait()).await.is_err() {
+            tracing::info!("tasks of clients over HTTP are left to another process");
+        }
+    }
+
     async fn take_task(self: Arc<Self>, delivery: Delivery) -> Disposition {
         let envelope = delivery.envelope;
         if !message::is::<AgentTaskRequest>(&envelope) {
@@ -224,6 +284,9 @@ impl Inner {
                 )));
             }
         }
+        if is_http(&envelope.source) {
+            return Err(Refusal::invalid("the source has the name of a client over HTTP"));
+        }
         self.check_skill(&request.skill)?;
 
         let number = |name| {
@@ -248,7 +311,7 @@ impl Inner {
     }
 
     /// An agent that names no skills takes any.
-    fn check_skill(&self, skill: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_skill(&self, skill: &str) -> Result<(), Refusal> {
         let card = self.deps.config.card.as_ref();
         let skills = card.and_then(|card| card.skills.as_deref()).unwrap_or_default();
         if skills.is_empty() || card.is_some_and(|card| has_skill(card, skill)) {
@@ -293,6 +356,8 @@ impl Inner {
     /// Does a task that is this process's, and answers it.
     async fn work(&self, new: NewReceived, trace: Option<TraceContext>, begun: i64) {
         let NewReceived { key, reply_to, .. } = &new;
+        // A lease may be over while its task is done here: then it goes on under the one of now.
+        let Some(_under_way) = UnderWay::enter(&self.under_way, key) else { return };
         let reply_to = reply_topic(reply_to);
         let end = match self.run(&new, begun).await {
             Some(end) => end,
@@ -304,7 +369,7 @@ impl Inner {
 
         let about = About { id: &key.id, context_id: new.context_id.as_deref() };
         let answer = answer_of(about, end);
-        if self.keep_answer(key, &answer).await {
+        if self.keep_answer(key, &answer).await && !is_http(&key.caller) {
             self.publish_answer(key, &reply_to, &answer, trace).await;
         }
     }
@@ -353,22 +418,29 @@ impl Inner {
             return failed(format!("the task was begun {BEGUN_MAX} times, and lost each time"));
         }
 
-        let progress = BusProgress {
+        let over_bus = BusProgress {
             bus: &*self.deps.bus,
             agent: &self.deps.agent,
             task_id: request.task_id.clone(),
             context_id: request.context_id.clone(),
         };
-        progress.publish(None).await;
+        let over_http = HttpProgress { hub: &self.hub, key: &new.key };
+        let progress: &dyn TaskProgress = if is_http(&new.key.caller) {
+            &over_http
+        } else {
+            over_bus.publish(None).await;
+            &over_bus
+        };
         let task = Task {
             request,
             caller: new.key.caller.clone(),
+            client: client_of(&new.key.caller),
             depth: new.depth,
             is_resumed: begun > 1,
             timeout,
         };
         let stop = CancellationToken::new();
-        let run = AssertUnwindSafe(self.deps.work.run(task, &progress, stop.clone()));
+        let run = AssertUnwindSafe(self.deps.work.run(task, progress, stop.clone()));
         let mut run = std::pin::pin!(run.catch_unwind());
         // Every arm only waits; the work goes on through them.
         let ended = tokio::select! {
@@ -516,7 +588,7 @@ impl Inner {
     async fn cancel(&self, envelope: &Envelope, id: &str) -> Result<CancelNoted, Error> {
         let caller = &envelope.source;
         let is_id = |text: &str| text.len() <= ID_BYTES_MAX && !text.chars().any(char::is_control);
-        if id.is_empty() || !is_id(id) || !is_id(caller) {
+        if id.is_empty() || !is_id(id) || !is_id(caller) || is_http(caller) {
             return Ok(CancelNoted::NotThere);
         }
         let key = TaskKey { caller: caller.clone(), id: id.to_owned() };
@@ -561,44 +633,42 @@ impl Inner {
         while let Some(left) = self.received.take_unanswered().await? {
             self.publish_answer(&left.key, &reply_topic(&left.reply_to), &left.answer, None).await;
         }
-        while let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
+        while !self.is_draining.load(Ordering::Relaxed) {
+            let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else { break };
             let Some(orphan) = self.received.take_orphan().await? else { break };
-            tracing::info!(task = orphan.new.key.id, "a task goes on that was interrupted");
+            if orphan.begun > 1 {
+                tracing::info!(task = orphan.new.key.id, "a task goes on that was interrupted");
+            }
+            let token = is_http(&orphan.new.key.caller).then(|| self.http_tasks.token());
             let (this, stop) = (Arc::clone(self), stop.clone());
             tasks.spawn(async move {
-                let _room = room;
                 // What is dropped here is taken up again, for its lease is given back.
                 stop.run_until_cancelled(this.work(orphan.new, None, orphan.begun)).await;
+                drop((room, token));
+                // Another may wait for the room.
+                this.wake();
             });
         }
         Ok(LOOK_INTERVAL)
     }
 }
 
-/// Tells how a task is going to whoever hears it.
-struct BusProgress<'a> {
-    bus: &'a dyn Bus,
-    agent: &'a AgentName,
-    task_id: String,
-    context_id: Option<String>,
+/// That this process does a task.
+struct UnderWay<'a> {
+    tasks: &'a Mutex<HashSet<TaskKey>>,
+    key: &'a TaskKey,
 }
 
-impl BusProgress<'_> {
-    async fn publish(&self, message: Option<AgentMessage>) {
-        let status = AgentTaskStatusUpdate {
-            task_id: self.task_id.clone(),
-            context_id: self.context_id.clone(),
-            state: AgentTaskState::Working,
-            message,
-        };
-        let envelope =
-            Envelope::of(&status, self.agent.as_str()).with_correlation_id(&self.task_id);
-        publish_notice(self.bus, &topic::AGENT_TASK_STATUS, envelope).await;
+impl<'a> UnderWay<'a> {
+    /// `None`: it does already.
+    fn enter(tasks: &'a Mutex<HashSet<TaskKey>>, key: &'a TaskKey) -> Option<Self> {
+        let is_new = tasks.lock().insert(key.clone());
+        is_new.then(|| Self { tasks, key })
     }
 }
 
-impl TaskProgress for BusProgress<'_> {
-    fn say<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.publish(Some(AgentMessage::of_text(ROLE_AGENT, text))))
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.tasks.lock().remove(self.key);
     }
 }

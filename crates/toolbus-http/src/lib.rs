@@ -15,7 +15,6 @@ mod event_queue;
 mod refusal;
 mod turn_message;
 mod turns;
-mod visitors;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +26,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_agent::Agent;
+pub use toolbus_tools::visitors::ApiSettings;
+use toolbus_tools::visitors::Visitors;
 use toolbus_wire::name::AgentName;
-
-use visitors::Visitors;
 
 /// Longest body of a request, in bytes.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
@@ -37,19 +36,6 @@ pub const BODY_BYTES_MAX: usize = 2 << 20;
 const CONNECTIONS_MORE: usize = 24;
 /// Where turns are asked for.
 pub const TURNS_PATH: &str = "/v1/turns";
-
-/// Whose requests are answered.
-#[derive(Clone, Default)]
-pub struct ApiSettings {
-    /// Names that clients may reach this machine by, with or without a port; a request for another
-    /// one is refused. `localhost`, `127.0.0.1` and `[::1]` always may.
-    pub allowed_hosts: Vec<String>,
-    /// Web pages that may ask, by their origins; a request from another one is refused.
-    pub allowed_origins: Vec<String>,
-    /// The clients, each with its token. Where there are any, a request without one of the tokens
-    /// is refused.
-    pub tokens: Vec<(String, String)>,
-}
 
 /// What answers.
 pub struct ApiDeps {

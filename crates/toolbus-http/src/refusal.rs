@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use toolbus_tools::visitors::VisitorError;
 
 /// Why a request is refused, as the client is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,14 +23,15 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    #[cfg(test)]
-    pub(crate) fn code(&self) -> &'static str {
-        self.code
-    }
-
     /// The same, as the data of an event.
     pub(crate) fn to_value(&self) -> serde_json::Value {
         json!({"error": {"code": self.code, "message": self.message}})
+    }
+}
+
+impl From<VisitorError> for Refusal {
+    fn from(error: VisitorError) -> Self {
+        Self::new(error.status(), error.code(), error.to_string())
     }
 }
 

@@ -12,8 +12,9 @@ use rmcp::transport::streamable_http_client::{HttpStatusError, StreamableHttpErr
 
 mod public_only;
 
+pub use public_only::PrivateAddress;
 use public_only::PublicOnlyResolver;
-pub(crate) use public_only::{PrivateAddress, check_literal, check_resolved};
+pub(crate) use public_only::{check_literal, check_resolved};
 
 /// How long a TCP and TLS connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ pub(crate) type Error = StreamableHttpError<reqwest::Error>;
 /// The HTTP clients of servers: one through the proxies of the environment, one without for
 /// servers on this machine. They share nothing but their pools of connections. Clones are the same.
 #[derive(Clone)]
-pub(crate) struct HttpClients {
+pub struct HttpClients {
     proxied: reqwest::Client,
     direct: reqwest::Client,
     reach: Reach,
@@ -46,8 +47,11 @@ enum Reach {
 }
 
 impl HttpClients {
-    /// Builds both clients.
-    pub(crate) fn new() -> Result<Self, reqwest::Error> {
+    /// Builds both clients, which connect to any address.
+    ///
+    /// # Errors
+    /// When a client cannot be built.
+    pub fn new() -> Result<Self, reqwest::Error> {
         Ok(Self {
             proxied: client_builder().build()?,
             direct: client_builder().no_proxy().build()?,
@@ -57,7 +61,10 @@ impl HttpClients {
 
     /// Builds a client that connects to public addresses only. It uses no proxy: a proxy resolves
     /// names by itself.
-    pub(crate) fn public_only() -> Result<Self, reqwest::Error> {
+    ///
+    /// # Errors
+    /// When the client cannot be built.
+    pub fn public_only() -> Result<Self, reqwest::Error> {
         let builder = client_builder().no_proxy().dns_resolver(Arc::new(PublicOnlyResolver));
         let client = builder.build()?;
         Ok(Self { proxied: client.clone(), direct: client, reach: Reach::PublicOnly })
@@ -67,11 +74,23 @@ impl HttpClients {
     ///
     /// # Errors
     /// When it is an address that may not be connected to.
-    pub(crate) fn client_for(&self, url: &Url) -> Result<&reqwest::Client, PrivateAddress> {
+    pub fn client_for(&self, url: &Url) -> Result<&reqwest::Client, PrivateAddress> {
         if self.reach == Reach::PublicOnly {
             check_literal(url)?;
         }
         Ok(if is_local(url) { &self.direct } else { &self.proxied })
+    }
+
+    /// Refuses an address that would not be connected to as its name resolves now, for an early
+    /// word on it.
+    ///
+    /// # Errors
+    /// When it is one.
+    pub async fn check_address(&self, url: &Url) -> Result<(), PrivateAddress> {
+        match self.reach {
+            Reach::PublicOnly => check_resolved(url).await,
+            Reach::Everywhere => Ok(()),
+        }
     }
 }
 

@@ -42,6 +42,7 @@ pub use call::{Call, CallError, Caller, Naming};
 pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
 pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX};
 pub use failure::Failure;
+pub use http::{HttpClients, PrivateAddress};
 pub use lookup::Lookup;
 pub use method::Method;
 pub use registration_rules::{

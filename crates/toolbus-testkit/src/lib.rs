@@ -17,6 +17,7 @@ use std::env;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
+pub mod a2a_sdk;
 pub mod grafana;
 pub mod litellm;
 pub mod mcp;

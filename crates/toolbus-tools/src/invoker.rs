@@ -23,6 +23,7 @@ use toolbus_bus::{CallContext, Deadline, Interruption, Progress};
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
+use crate::budget;
 use crate::call::{Arguments, Call, CallError, InnerCalls, Invocation, Outcome};
 use crate::credentials::{erase_outcome, erase_progress};
 use crate::gate::{
@@ -85,11 +86,17 @@ impl Invoker {
         &self.inner.registry
     }
 
+    /// What the policy lets a run of this scope spend.
+    #[must_use]
+    pub fn run_limits(&self, scope: &Scope) -> budget::RunLimits {
+        self.inner.policy.run_limits(scope)
+    }
+
     /// The scope of a run that begins now: the same with what the policy lets it spend, beside what
     /// it may spend already. Every door asks for the scopes that it makes.
     #[must_use]
     pub fn begin_run(&self, scope: Scope) -> Scope {
-        let budget = self.inner.policy.run_limits(&scope).budget_of(&scope.budget);
+        let budget = self.run_limits(&scope).budget_of(&scope.budget);
         scope.with_budget(budget)
     }
 

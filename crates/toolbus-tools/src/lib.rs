@@ -36,6 +36,7 @@ pub mod tool_search;
 pub mod tool_spec;
 pub mod toolbox;
 pub mod view;
+pub mod visitors;
 mod written;
 
 pub use artifact::{ArtifactFile, ArtifactInfo, ArtifactReach, ArtifactRef, ArtifactSet};

@@ -23,7 +23,6 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-approvals",
         "toolbus-artifacts",
         "toolbus-audit",
-        "toolbus-a2a",
         "toolbus-schedule",
         "toolbus-search",
         "toolbus-subagents",
@@ -34,6 +33,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "toolbus-mcp-agent",
         "toolbus-mcp",
+        "toolbus-a2a",
         "toolbus-pods",
         "toolbus-sandbox",
         "toolbus-scripts",

@@ -43,7 +43,7 @@ pub(super) async fn run(
             return Ok(misuse(toolbus_config::on_one_line(&error)));
         }
     };
-    let conversing = one_shot.converse(&agent).await?;
+    let background = one_shot.start_background(&agent).await?;
     // Its tools are those that there are now, and servers take a moment.
     one_shot.wait_for_servers().await;
 
@@ -75,9 +75,7 @@ pub(super) async fn run(
             Exit::FAILURE
         }
     };
-    if let Some(conversing) = conversing {
-        conversing.close(LEAVE_TIMEOUT).await;
-    }
+    background.close(LEAVE_TIMEOUT).await;
     one_shot.stop().await;
     Ok(exit)
 }

@@ -55,7 +55,7 @@ pub(super) async fn run(
         }
     };
 
-    let conversing = one_shot.converse(&agent).await?;
+    let background = one_shot.start_background(&agent).await?;
     let session = options.session.clone().unwrap_or_else(new_session);
     let mut chat = Conversation {
         one_shot: &one_shot,
@@ -66,9 +66,7 @@ pub(super) async fn run(
     };
     let stop = context.shutdown.requested();
     let talking = stop.run_until_cancelled(chat.talk()).await;
-    if let Some(conversing) = conversing {
-        conversing.close(LEAVE_TIMEOUT).await;
-    }
+    background.close(LEAVE_TIMEOUT).await;
     one_shot.stop().await;
     match talking {
         Some(talked) => talked.map(|()| Exit::SUCCESS),

@@ -21,8 +21,8 @@ use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::ErrorCode;
 
 use super::LEAVE_TIMEOUT;
+use crate::background::Background;
 use crate::fleet::{self, Fleet, Membership};
-use crate::other_agents::Conversing;
 use crate::settings::Settings;
 
 /// How long to wait for tools and servers that have yet to be announced.
@@ -109,17 +109,15 @@ impl OneShot {
         agent.turn_scope(Door::Turn, self.toolbus().name(), Principal::local(), session.clone())
     }
 
-    /// Has the turns of this agent told what happens beside them, such as results of other agents.
-    pub(super) async fn converse(
+    /// Begins what goes on beside the turns of this agent, which are told of it.
+    pub(super) async fn start_background(
         &self,
         agent: &Agent,
-    ) -> Result<Option<Conversing>, SubscribeError> {
-        let Some(state) = self.fleet.state() else { return Ok(None) };
-        state.notices.tell_turns_of(agent);
-        match self.fleet.other_agents() {
-            Some(others) => others.converse(agent, state.store()).await.map(Some),
-            None => Ok(None),
+    ) -> Result<Background, SubscribeError> {
+        if let Some(state) = self.fleet.state() {
+            state.notices.tell_turns_of(agent);
         }
+        Background::start(&self.fleet, agent).await
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.

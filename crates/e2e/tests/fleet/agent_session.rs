@@ -35,6 +35,9 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
     let theirs = json!({"server_name": "clock", "command": clock.command,
                         "arguments": clock.args.join(" ")});
     let later = json!({"name": "new-year", "cron": "0 0 1 1 *", "description": "Wish luck."});
+    let step = json!({"id": "sum", "mode": "Direct", "gateway": "Script",
+                      "params": {"script": "print(6 * 7)"}});
+    let wisp = json!({"description": "Count.", "steps": [step]});
     let nobody = json!({"agent_name": "nobody", "skill": "sums", "message": "Add."});
     let marks = |tool: &str| json!({"server_name": "marks", "tool_name": tool, "arguments": {}});
     vec![
@@ -71,6 +74,13 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
             ("list_known_agents", json!({})),
             ("get_agent_details", json!({"agent_name": "nobody"})),
             ("invoke_agent", nobody),
+            ("list_subagents", json!({})),
+            ("cancel_subagent", json!({"task_id": "0123456789ab"})),
+            ("whiteboard_write", json!({"key": "sum", "value": "42"})),
+            ("whiteboard_read", json!({"key": "sum"})),
+            ("whiteboard_list", json!({})),
+            ("whiteboard_delete", json!({"key": "sum"})),
+            ("spawn_wisps", json!({"definitions": [wisp]})),
         ],
         vec![
             ("mcp_list_services", json!({})),

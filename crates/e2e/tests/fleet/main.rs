@@ -30,6 +30,7 @@ mod reference;
 mod registered;
 mod schedules;
 mod stop;
+mod subagents;
 mod support;
 mod telemetry;
 mod toolkits;

@@ -15,13 +15,13 @@ use toolbus_testkit::eventually;
 use crate::support::*;
 
 /// A process that can be killed.
-struct Process {
+pub(crate) struct Process {
     host: Option<Host>,
     runtime: Option<Runtime>,
 }
 
 impl Process {
-    async fn start(setup: &Setup) -> Self {
+    pub(crate) async fn start(setup: &Setup) -> Self {
         let setup = setup.clone();
         let started = move || {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -33,18 +33,21 @@ impl Process {
         tokio::task::spawn_blocking(started).await.expect("it starts")
     }
 
-    fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &Host {
         self.host.as_ref().expect("it runs")
     }
 
     /// Does something in the process.
-    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
         let handle = self.runtime.as_ref().expect("it runs").handle().clone();
         tokio::task::spawn_blocking(move || handle.block_on(work)).await.expect("it is done")
     }
 
     /// Ends it without a word.
-    async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         let (host, runtime) = (self.host.take(), self.runtime.take());
         let killed = move || {
             runtime.expect("it runs").shutdown_timeout(Duration::from_secs(2));

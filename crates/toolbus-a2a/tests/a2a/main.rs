@@ -14,6 +14,8 @@ macro_rules! assert_text {
 mod asking;
 mod directory;
 mod hostile;
+mod http_caller;
+mod http_server;
 mod interrupted;
 mod peers;
 mod support;

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolbus_a2a::{
     A2aConfig, Caller, Directory, DoTask, KeepResult, NewTask, OnTask, Presence, PresenceDeps,
-    ResultText, Task, TaskChange, TaskEnd, TaskEvent, TaskOwner, TaskProgress, Tasks, TasksDeps,
-    Told, Worker, WorkerDeps,
+    ResultText, Task, TaskChange, TaskEnd, TaskEvent, TaskIntake, TaskOwner, TaskProgress, Tasks,
+    TasksDeps, Told, Worker, WorkerDeps,
 };
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
@@ -315,6 +315,11 @@ impl Host {
         if let Some(caller) = self.caller.take() {
             caller.close().await;
         }
+    }
+
+    /// The way in for tasks that do not come over the bus.
+    pub(crate) fn intake(&self) -> TaskIntake {
+        self.worker.as_ref().expect("it does tasks").intake()
     }
 
     /// Asks an agent, for `alice` in session `s1`.

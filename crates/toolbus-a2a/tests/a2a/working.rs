@@ -110,6 +110,37 @@ async fn a_task_has_its_time_and_no_more() {
     }
 }
 
+/// A process that is slow may keep its lease too late. It does not begin its own task again.
+#[tokio::test]
+async fn a_task_whose_lease_is_over_is_not_done_twice_at_once() {
+    for [_, theirs] in places().await {
+        let broker = Broker::memory();
+        let work = Work::new(|_, _| {
+            async {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                done("once")
+            }
+            .boxed()
+        });
+        let worker = Setup::new(&broker, &theirs, "ResearchAgent").working(&work).start().await;
+        let stranger = Stranger::hearing(&broker, "agent.response.#").await;
+        stranger.publish(&topic::agent_task(&worker.name), sent(&request("t1"))).await;
+        eventually(PATIENCE, async || if work.count() == 1 { Ok(()) } else { Err(()) }).await;
+        for _ in 0..100 {
+            // A message that comes again has it be looked for tasks that nobody does.
+            let again = sent(&request("t1"));
+            stranger.publish(&topic::agent_task(&worker.name), again).await;
+            worker
+                .sabotage("UPDATE a2a_tasks SET lease_until_ms = 0 WHERE state = 'running'")
+                .await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        stranger.heard::<AgentTaskResult>(1).await;
+        assert_eq!((work.count(), work.most_at_a_time.load(Ordering::SeqCst)), (1, 1));
+        worker.close().await;
+    }
+}
+
 #[tokio::test]
 async fn what_panics_fails() {
     let [_, theirs] = places().await.remove(0);

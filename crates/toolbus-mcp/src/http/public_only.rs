@@ -6,7 +6,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 /// An address that is not public was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its address is not a public one (mcp.allow_private_registration)")]
-pub(crate) struct PrivateAddress;
+pub struct PrivateAddress;
 
 /// Resolves names to their public addresses only.
 pub(super) struct PublicOnlyResolver;

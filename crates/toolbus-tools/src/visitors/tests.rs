@@ -1,10 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use axum::http::{HeaderMap, Uri};
-use toolbus_tools::Principal;
+use http::{HeaderMap, Uri};
 
-use super::Visitors;
-use crate::ApiSettings;
+use super::{ApiSettings, Visitors};
+use crate::Principal;
 
 fn visitors(tokens: &[(&str, &str)]) -> Visitors {
     let tokens = tokens.iter().map(|(name, token)| ((*name).to_owned(), (*token).to_owned()));
@@ -21,7 +20,7 @@ fn admit(visitors: &Visitors, headers: &[(&'static str, &str)]) -> Result<Princi
         map.insert(*name, value.parse().unwrap());
     }
     let admitted = visitors.admit(&Uri::from_static("/v1/turns"), &map);
-    admitted.map_err(|refusal| refusal.code().to_owned())
+    admitted.map_err(|error| error.code().to_owned())
 }
 
 #[test]

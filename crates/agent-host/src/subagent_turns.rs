@@ -1,0 +1,148 @@
+//! Subagents: each is a turn of the agent, in a session of its own.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use toolbus_agent::sessions::Error;
+use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
+use toolbus_bus::Asker;
+use toolbus_models::completion::Completion;
+use toolbus_models::error::ModelError;
+use toolbus_models::model::{Model, OnEvent};
+use toolbus_models::request::ModelRequest;
+use toolbus_subagents::{RunSubagent, SubagentEnd, SubagentRun, subagent_session, subagent_view};
+use toolbus_tools::{Door, Invoker, Scope, View};
+
+/// Between two attempts to have a session that the process had which was lost.
+const SESSION_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Does the work of subagents, once there is an agent. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct SubagentTurns(Arc<OnceLock<Turns>>);
+
+struct Turns {
+    agent: Agent,
+    invoker: Invoker,
+}
+
+impl SubagentTurns {
+    /// Has this agent do it.
+    pub(crate) fn begin(&self, agent: &Agent, invoker: &Invoker) {
+        let _ = self.0.set(Turns { agent: agent.clone(), invoker: invoker.clone() });
+    }
+}
+
+impl RunSubagent for SubagentTurns {
+    fn run(
+        &self,
+        run: SubagentRun,
+        stop: CancellationToken,
+        paused: watch::Receiver<bool>,
+    ) -> BoxFuture<'_, SubagentEnd> {
+        Box::pin(async move {
+            match self.0.get() {
+                Some(turns) => turns.run(run, stop, paused).await,
+                None => failed("no agent is there to do it"),
+            }
+        })
+    }
+}
+
+impl Turns {
+    async fn run(
+        &self,
+        run: SubagentRun,
+        stop: CancellationToken,
+        paused: watch::Receiver<bool>,
+    ) -> SubagentEnd {
+        let Some(scope) = self.scope(&run, stop) else {
+            return failed("its id is no name of a session");
+        };
+        let model = Pausable { model: Arc::clone(self.agent.model()), paused };
+        let agent = self.agent.with_model(Arc::new(model));
+        let said = Said { text: text_of(&run), id: Some(run.id.clone()) };
+        loop {
+            let scope = Arc::clone(&scope);
+            let context = TurnContext { scope, asker: Asker::none(), on_event: &|_| {} };
+            let report = match agent.say(context, said.clone()).await {
+                // The process had it that was lost.
+                Err(Error::Busy(_)) => {
+                    tokio::time::sleep(SESSION_BACKOFF).await;
+                    continue;
+                }
+                Err(error) => return failed(&error.to_string()),
+                Ok(report) => report,
+            };
+
+            return match report.end {
+                TurnEnd::Answered { text, limit: None } => SubagentEnd::Completed { text },
+                TurnEnd::Answered { text, limit: Some(limit) } => {
+                    let text = format!("{text}\n\n[{}]", limit.explanation());
+                    SubagentEnd::Completed { text }
+                }
+                TurnEnd::Failed { reason } => failed(&reason),
+                TurnEnd::Cancelled => SubagentEnd::Cancelled { text: String::new() },
+            };
+        }
+    }
+
+    /// What it may see and do: as its caller's scope says, or, where the process was lost that had
+    /// that, as the policy says of the caller.
+    fn scope(&self, run: &SubagentRun, stop: CancellationToken) -> Option<Arc<Scope>> {
+        if let Some(scope) = &run.scope {
+            return Some(Arc::clone(scope));
+        }
+        let owner = run.owner.clone();
+        let scope = Scope::new(Door::Turn, owner.principal, owner.agent)
+            .with_session(Some(subagent_session(&run.id)?))
+            .with_view(subagent_view(&View::all()));
+        let budget = run.budget_within(self.invoker.run_limits(&scope));
+        Some(Arc::new(Scope { budget, depth: run.depth, cancelled: stop, ..scope }))
+    }
+}
+
+fn failed(error: &str) -> SubagentEnd {
+    SubagentEnd::Failed { text: String::new(), error: error.to_owned() }
+}
+
+/// What a subagent is told to do.
+fn text_of(run: &SubagentRun) -> String {
+    let context = match &run.context {
+        Some(context) => format!("\n\n{context}"),
+        None => String::new(),
+    };
+    format!(
+        "[You are a subagent: this task is all that you know, and nobody is there to answer \
+         questions. Your answer goes to the agent that has spawned you. Say with report_progress \
+         what it should know before that.]\n\n{}{context}",
+        run.description
+    )
+}
+
+/// A model that is not asked while a subagent is paused.
+struct Pausable {
+    model: Arc<dyn Model>,
+    paused: watch::Receiver<bool>,
+}
+
+impl Model for Pausable {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn complete<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        on_event: OnEvent<'a>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        Box::pin(async move {
+            let mut paused = self.paused.clone();
+            // Where nobody is left to say so, it goes on.
+            let _ = paused.wait_for(|is_paused| !is_paused).await;
+            self.model.complete(request, on_event).await
+        })
+    }
+}
