@@ -43,6 +43,11 @@ pub struct Arguments {
 pub enum Command {
     /// List the tools that there are
     Tools(Tools),
+    /// List the toolkits that the settings switch on and off, with their tools
+    ///
+    /// Of what is off the reason is printed. A key that is missing is named by its setting or
+    /// variable; no key is shown.
+    Toolkits(ToolkitsOptions),
     /// Run one tool and print what it returns
     ///
     /// Exit code: 0 when the tool succeeds; 1 when it fails, with the code and the message on
@@ -464,6 +469,14 @@ pub struct Serve {
 #[derive(Debug, Args)]
 pub struct Tools {
     /// Print JSON, with the schema of each tool
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `toolkits`.
+#[derive(Debug, Args)]
+pub struct ToolkitsOptions {
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

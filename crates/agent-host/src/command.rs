@@ -13,6 +13,7 @@ mod save;
 mod schedules;
 mod serve;
 mod sessions;
+mod toolkits;
 mod tools;
 mod vault;
 
@@ -45,6 +46,7 @@ pub(crate) async fn run(
             | Command::Audit(_)
             | Command::Schedules(_)
             | Command::Sessions(_)
+            | Command::Toolkits(_)
             | Command::Vault(_)
     ) {
         // A signal ends the wait for a person's answer, and says how this ends.
@@ -57,6 +59,7 @@ pub(crate) async fn run(
 
     match command {
         Command::Tools(options) => tools::run(options, &settings, &context).await,
+        Command::Toolkits(options) => toolkits::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
         Command::Chat(options) => chat::run(options, &settings, &context).await,
         Command::Ask(options) => ask::run(options, &settings, &context).await,

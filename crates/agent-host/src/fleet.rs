@@ -21,7 +21,6 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_schedule::{ScheduleDeps, Schedules};
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
 use toolbus_search::KnownServices;
-use toolbus_store::LazyStore;
 use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsConfig, SubagentsDeps};
 use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
@@ -32,6 +31,7 @@ use crate::other_agents::{self, LateOtherAgents, OtherAgents, Part};
 use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
 use crate::state::KeptState;
+use crate::toolkits::{ToolkitDeps, Toolkits};
 use crate::wisp_parts::AnnouncedServers;
 
 /// How long leaving the bus may take.
@@ -92,28 +92,21 @@ impl Fleet {
     ) -> Result<Self, Error> {
         let Membership { start, instance, concurrency } = membership;
         let policy = load_policy(settings)?;
-        let builder = Toolbus::builder().name(&settings.name).instance(instance.clone());
-        let mut builder = builder.rule_book(&policy);
-        if settings.direct_tools {
-            builder = builder.direct_tools();
-        }
-        if let Some(key) = settings.grants.load_key()? {
-            builder = builder.grants(key);
-        }
+        let mut builder = begin(settings, &policy, &instance)?;
+
         // A name that is none ends the start below.
         let state = match AgentName::parse(&settings.name) {
             Ok(agent) => KeptState::of(settings, &agent, &policy).await,
             Err(_) => None,
         };
-        let artifacts = state.as_ref().and_then(|state| state.artifacts.clone());
         if let Some(state) = &state {
             builder = keep_state(builder, settings, state);
         }
+        let deps = ToolkitDeps::of(state.as_ref());
+        builder = Toolkits::start(settings, &context.health, deps).await.offer(builder);
         let services = KnownServices::default();
-        let searched = services.clone();
-        builder = builder
-            .guide(toolbus_search::guide())
-            .remote_tools(move |registry, _| toolbus_search::register(registry, &searched));
+        builder = offer_search(builder, services.clone());
+
         let is_embedded = settings.bus.url.is_none();
         let runner = match is_embedded {
             true => Some(find_runner(&settings.scripts, &context.health).await),
@@ -121,18 +114,14 @@ impl Fleet {
         };
         // Elsewhere a manager may be there when the first chain is.
         if settings.chains.enabled && !matches!(runner, Some(Err(_))) {
-            let store = state.as_ref().map(|state| state.store().clone());
-            builder = offer_chains(builder, settings, artifacts, store);
+            builder = offer_chains(builder, settings, state.as_ref());
         }
         let vault = state.as_ref().and_then(|state| state.vault.clone());
         if let Some(vault) = &vault {
             builder = builder.credentials(VaultGate(vault.clone()));
         }
         if let Some(concurrency) = concurrency {
-            builder = builder.serve_calls(concurrency);
-            if let Some(state) = &state {
-                builder = builder.resume_parked(state.take_over().await);
-            }
+            builder = serve_calls(builder, concurrency, state.as_ref()).await;
         }
 
         let mut scripts_memory = None;
@@ -217,6 +206,43 @@ impl Fleet {
             state.close().await;
         }
         self.toolbus.bus().close(BUS_CLOSE_TIMEOUT).await;
+    }
+}
+
+/// An agent of the settings' name, with its policy and the key of its grants.
+fn begin(
+    settings: &Settings,
+    policy: &LivePolicy,
+    instance: &InstanceId,
+) -> Result<ToolbusBuilder, Error> {
+    let builder = Toolbus::builder().name(&settings.name).instance(instance.clone());
+    let mut builder = builder.rule_book(policy);
+    if settings.direct_tools {
+        builder = builder.direct_tools();
+    }
+    if let Some(key) = settings.grants.load_key()? {
+        builder = builder.grants(key);
+    }
+    Ok(builder)
+}
+
+/// The same with the tool that finds services.
+fn offer_search(builder: ToolbusBuilder, services: KnownServices) -> ToolbusBuilder {
+    builder
+        .guide(toolbus_search::guide())
+        .remote_tools(move |registry, _| toolbus_search::register(registry, &services))
+}
+
+/// The same, which answers calls from the bus, and those that an earlier process has left.
+async fn serve_calls(
+    builder: ToolbusBuilder,
+    concurrency: NonZeroU16,
+    state: Option<&KeptState>,
+) -> ToolbusBuilder {
+    let builder = builder.serve_calls(concurrency);
+    match state {
+        Some(state) => builder.resume_parked(state.take_over().await),
+        None => builder,
     }
 }
 
@@ -334,9 +360,10 @@ fn keep_artifacts(builder: ToolbusBuilder, artifacts: Artifacts) -> ToolbusBuild
 fn offer_chains(
     builder: ToolbusBuilder,
     settings: &Settings,
-    artifacts: Option<Artifacts>,
-    store: Option<LazyStore>,
+    state: Option<&KeptState>,
 ) -> ToolbusBuilder {
+    let artifacts = state.and_then(|state| state.artifacts.clone());
+    let store = state.map(|state| state.store().clone());
     let policy = settings.chains.policy();
     builder.guide(toolbus_chain::guide()).remote_tools(move |registry, requester| {
         let scripts = ScriptClient::new(requester.clone());

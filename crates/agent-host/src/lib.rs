@@ -33,6 +33,7 @@ mod state;
 mod subagent_turns;
 mod terminal;
 mod terminal_text;
+mod toolkits;
 mod turn_printer;
 mod wisp_parts;
 

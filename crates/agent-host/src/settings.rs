@@ -11,6 +11,12 @@ use toolbus_models::settings::ModelSettings;
 use toolbus_policy::PolicySettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
+use toolbus_toolkits::anthropic_usage::AnthropicUsageSettings;
+use toolbus_toolkits::files::FilesSettings;
+use toolbus_toolkits::linkedin::LinkedInSettings;
+use toolbus_toolkits::rest::RestSettings;
+use toolbus_toolkits::shell::BashSettings;
+use toolbus_toolkits::web::WebSettings;
 use toolbus_tools::grant::settings::GrantSettings;
 use toolbus_vault::settings::VaultSettings;
 use toolbus_wire::name::AgentName;
@@ -24,7 +30,7 @@ use crate::audit_settings::AuditSettings;
 use crate::chain_settings::ChainSettings;
 use crate::face_settings::McpFaceSettings;
 use crate::http_settings::HttpSettings;
-use crate::state;
+use crate::{state, toolkits};
 
 /// Names that settings are read from as well.
 pub const ALIASES: &[Alias] =
@@ -69,6 +75,19 @@ pub struct Settings {
     pub agent: AgentSettings,
     /// Other agents on the bus: the agent knows them, gives them tasks, and does theirs.
     pub a2a: A2aSettings,
+    /// Tools for files in a working directory, where one is set.
+    pub files: FilesSettings,
+    /// The tool `bash`: commands of a shell in that directory.
+    pub bash: BashSettings,
+    /// Tools for the web: searches and pages.
+    pub web: WebSettings,
+    /// HTTP endpoints that are tools.
+    pub rest: RestSettings,
+    /// Tools for jobs on LinkedIn.
+    pub linkedin: LinkedInSettings,
+    /// The tool `anthropic_usage`: reports of an organization's use of Anthropic's API, where there
+    /// is a key.
+    pub anthropic_usage: AnthropicUsageSettings,
     /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
     /// store.
     pub vault: VaultSettings,
@@ -108,6 +127,12 @@ impl Default for Settings {
             models: ModelSettings::default(),
             agent: AgentSettings::default(),
             a2a: A2aSettings::default(),
+            files: FilesSettings::default(),
+            bash: BashSettings::default(),
+            web: WebSettings::default(),
+            rest: RestSettings::default(),
+            linkedin: LinkedInSettings::default(),
+            anthropic_usage: AnthropicUsageSettings::default(),
             vault: VaultSettings::default(),
             trust_folder: false,
             direct_tools: false,
@@ -136,6 +161,7 @@ impl toolbus_config::Settings for Settings {
         self.models.check("models", mistakes);
         self.agent.check("agent", mistakes);
         self.a2a.check("a2a", mistakes);
+        toolkits::check(self, mistakes);
         self.vault.check(mistakes);
 
         match state::location(self) {

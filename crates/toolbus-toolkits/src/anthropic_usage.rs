@@ -26,7 +26,12 @@ use toolbus_tools::{Executor, Guide, Tool};
 
 use crate::credential::{CredentialPlaces, CredentialReference};
 
-const NAME: &str = "anthropic_usage";
+/// Name of the tool.
+pub const NAME: &str = "anthropic_usage";
+/// The variable of the environment that has the key where the settings have none.
+pub const KEY_VARIABLE: &str = "ANTHROPIC_ADMIN_API_KEY";
+/// The provider of the key in the vault.
+pub const VAULT_PROVIDER: &str = "anthropic";
 const OWN_URL: &str = "https://api.anthropic.com";
 const VERSION: &str = "2023-06-01";
 /// Largest answer, in bytes.
@@ -119,7 +124,7 @@ pub fn register(
     settings: &AnthropicUsageSettings,
     places: &CredentialPlaces,
 ) -> Result<bool, RegisterError> {
-    let key = places.find(settings.api_key.as_ref(), Some("ANTHROPIC_ADMIN_API_KEY"), "anthropic");
+    let key = places.find(settings.api_key.as_ref(), Some(KEY_VARIABLE), VAULT_PROVIDER);
     if key.is_absent() {
         return Ok(false);
     }

@@ -71,6 +71,8 @@ const LEVELS: Codes = &[
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkedInSettings {
+    /// Whether models have the tools `linkedin_jobs` and `linkedin_job_detail`.
+    pub enabled: bool,
     /// Where LinkedIn is, if not at its own address.
     pub base_url: Option<HttpUrl>,
     /// How long a page may take, up to five minutes.
@@ -104,7 +106,7 @@ struct LinkedInTool {
 
 impl Default for LinkedInSettings {
     fn default() -> Self {
-        Self { base_url: None, timeout: TimeSpan::seconds(30) }
+        Self { enabled: false, base_url: None, timeout: TimeSpan::seconds(30) }
     }
 }
 

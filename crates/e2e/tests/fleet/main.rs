@@ -33,5 +33,6 @@ mod stop;
 mod subagents;
 mod support;
 mod telemetry;
+mod toolkits;
 mod trust;
 mod vault;

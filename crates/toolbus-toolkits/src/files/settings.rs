@@ -19,8 +19,8 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 #[serde(default, deny_unknown_fields)]
 pub struct FilesSettings {
     /// The working directory: the folder that relative paths are in. No file outside of it is
-    /// touched, by whatever links it is reached, but for the paths below. When not set: the folder
-    /// in which the program was started.
+    /// touched, by whatever links it is reached, but for the paths below. When not set, there are
+    /// no tools for files and no commands.
     pub working_directory: Option<PathBuf>,
     /// What may be done in the working directory. Where it is `read-only`, tools that write are not
     /// offered.

@@ -19,6 +19,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(20 * 60);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BashSettings {
+    /// Whether models have the tool `bash`. It needs `files.working_directory`, where commands run.
+    pub enabled: bool,
     /// What commands are kept in. Where a sandbox does not work, there are no commands: nothing
     /// weaker takes its place.
     pub isolation: Isolation,
@@ -54,6 +56,7 @@ pub enum Isolation {
 impl Default for BashSettings {
     fn default() -> Self {
         Self {
+            enabled: false,
             isolation: Isolation::Sandbox,
             access: Access::ReadWrite,
             network: false,

@@ -94,13 +94,10 @@ impl Provider {
             // Checked settings have one.
             SearchService::SearXng => searxng::URL,
         };
-        let (variable, provider) = match settings.search_provider {
-            SearchService::Brave => (Some("BRAVE_API_KEY"), "web:brave"),
-            SearchService::Tavily => (Some("TAVILY_API_KEY"), "web:tavily"),
-            SearchService::SearXng => (None, "web:searxng"),
-        };
+        let service = settings.search_provider;
+        let (variable, provider) = (service.key_variable(), service.vault_provider());
         Self {
-            service: settings.search_provider,
+            service,
             url: url_or(settings.search_url.as_ref(), own),
             is_internal: settings.search_url.is_some(),
             key: places.find(settings.api_key.as_ref(), variable, provider),

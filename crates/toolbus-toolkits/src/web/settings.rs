@@ -25,6 +25,8 @@ const ALLOWED_HOSTS_MAX: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebSettings {
+    /// Whether models have the tools `web_search`, `web_browse` and `web_fetch`.
+    pub enabled: bool,
     /// Who answers searches.
     pub search_provider: SearchService,
     /// Where the search provider is, if not at its own address. Needed for `searxng`. It is reached
@@ -82,9 +84,33 @@ pub enum SearchFormat {
     Lines,
 }
 
+impl SearchService {
+    /// The variable of the environment that has its key where the settings have none. `None`: it
+    /// needs no key.
+    #[must_use]
+    pub fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Brave => Some("BRAVE_API_KEY"),
+            Self::Tavily => Some("TAVILY_API_KEY"),
+            Self::SearXng => None,
+        }
+    }
+
+    /// The provider of its key in the vault.
+    #[must_use]
+    pub fn vault_provider(self) -> &'static str {
+        match self {
+            Self::Brave => "web:brave",
+            Self::Tavily => "web:tavily",
+            Self::SearXng => "web:searxng",
+        }
+    }
+}
+
 impl Default for WebSettings {
     fn default() -> Self {
         Self {
+            enabled: false,
             search_provider: SearchService::Brave,
             search_url: None,
             api_key: None,

@@ -1,0 +1,312 @@
+//! The toolkits of the settings: which are on, why others are not, and what they offer.
+//!
+//! A toolkit is on where its section of the settings says so, or has what it needs. One that is on
+//! and does not work here, such as commands without a sandbox, is left out and reported; the agent
+//! runs without it. Invariant: no reason holds a key.
+
+mod key_place;
+mod status;
+
+use std::sync::Arc;
+
+use toolbus::ToolbusBuilder;
+use toolbus_config::Mistakes;
+use toolbus_memory::WorkingMemory;
+use toolbus_query::Engine;
+use toolbus_runtime::health::{Health, Need, State};
+use toolbus_toolkits::CredentialPlaces;
+use toolbus_toolkits::anthropic_usage::{self, RegisterError};
+use toolbus_toolkits::files::{self, Files};
+use toolbus_toolkits::linkedin::{self, LinkedIn};
+use toolbus_toolkits::rest::{self, AuthType, Rest, RestDeps};
+use toolbus_toolkits::shell::{self, Shell};
+use toolbus_toolkits::web::{self, Web, WebDeps};
+use toolbus_tools::registry;
+use toolbus_tools::{Guide, Registry};
+use toolbus_vault::LazyVault;
+
+use crate::settings::Settings;
+use crate::state::KeptState;
+use key_place::KeyPlace;
+pub(crate) use status::{ToolStatus, ToolkitStatus};
+
+/// Every toolkit of the settings.
+pub(crate) struct Toolkits {
+    toolkits: Vec<Toolkit>,
+}
+
+/// What toolkits work with.
+#[derive(Default)]
+pub(crate) struct ToolkitDeps {
+    /// Keeps long pages.
+    pub(crate) memory: Option<WorkingMemory>,
+    /// Has keys.
+    pub(crate) vault: Option<LazyVault>,
+}
+
+/// One toolkit.
+struct Toolkit {
+    name: &'static str,
+    offered: Result<OfferedToolkit, Off>,
+    /// Where the keys are that its tools need, by the tools' names.
+    keys: Vec<(String, KeyPlace)>,
+}
+
+/// A toolkit that is on.
+struct OfferedToolkit {
+    guide: Guide,
+    register: RegisterTools,
+}
+
+/// Registers the tools of a toolkit.
+type RegisterTools = Box<dyn FnOnce(&Registry) -> Result<(), registry::Error> + Send>;
+
+/// Why a toolkit is off.
+enum Off {
+    /// The settings do not ask for it.
+    NotConfigured(String),
+    /// They do, and it does not work here.
+    Unusable(String),
+}
+
+/// Adds what is wrong with the settings of toolkits.
+pub(crate) fn check(settings: &Settings, mistakes: &mut Mistakes<'_>) {
+    settings.files.check(mistakes);
+    settings.bash.check(mistakes);
+    settings.web.check(mistakes);
+    settings.rest.check(mistakes);
+    settings.linkedin.check(mistakes);
+    settings.anthropic_usage.check(mistakes);
+
+    if settings.bash.enabled && settings.files.working_directory.is_none() {
+        mistakes.add("bash.enabled", "commands need a folder: set files.working_directory");
+    }
+}
+
+impl ToolkitDeps {
+    /// Those that there are.
+    pub(crate) fn of(state: Option<&KeptState>) -> Self {
+        let Some(state) = state else { return Self::default() };
+        Self { memory: Some(state.memory.clone()), vault: state.vault.clone() }
+    }
+
+    fn credentials(&self) -> CredentialPlaces {
+        let vault = self.vault.clone().map(|vault| Arc::new(vault) as _);
+        CredentialPlaces { vault, ..CredentialPlaces::of_process() }
+    }
+}
+
+impl Toolkits {
+    /// Makes those that are on ready to be called. What does not work here is logged, and a
+    /// component of the health that is down.
+    pub(crate) async fn start(settings: &Settings, health: &Health, deps: ToolkitDeps) -> Self {
+        let bash = Toolkit::new("bash", start_shell(settings).await);
+        let toolkits = vec![
+            Toolkit::new("files", open_files(settings)),
+            bash,
+            web_toolkit(settings, &deps),
+            rest_toolkit(settings, &deps),
+            Toolkit::new("linkedin", open_linkedin(settings)),
+            usage_toolkit(settings, &deps),
+        ];
+
+        for Toolkit { name, offered, .. } in &toolkits {
+            if let Err(Off::Unusable(reason)) = offered {
+                tracing::warn!(toolkit = name, reason, "a toolkit does not work here");
+                let component = health.component(name, Need::Optional);
+                component.set(State::down(reason));
+            }
+        }
+        Self { toolkits }
+    }
+
+    /// The same agent with their tools and guides.
+    pub(crate) fn offer(self, mut builder: ToolbusBuilder) -> ToolbusBuilder {
+        let offered = self.toolkits.into_iter().filter_map(|toolkit| toolkit.offered.ok());
+        for OfferedToolkit { guide, register } in offered {
+            builder = builder.guide(guide).remote_tools(move |registry, _| register(registry));
+        }
+        builder
+    }
+
+    /// Says of each whether it is on, and why not. Keys in the vault are looked for.
+    pub(crate) async fn describe(self, vault: Option<&LazyVault>) -> Vec<ToolkitStatus> {
+        let mut statuses = Vec::new();
+        for toolkit in self.toolkits {
+            statuses.push(toolkit.describe(vault).await);
+        }
+        statuses
+    }
+}
+
+impl Toolkit {
+    fn new(name: &'static str, offered: Result<OfferedToolkit, Off>) -> Self {
+        Self { name, offered, keys: Vec::new() }
+    }
+
+    async fn describe(self, vault: Option<&LazyVault>) -> ToolkitStatus {
+        let registry = Registry::new();
+        let registered = match self.offered {
+            Ok(offered) => (offered.register)(&registry).map_err(|error| error.to_string()),
+            Err(Off::NotConfigured(reason) | Off::Unusable(reason)) => Err(reason),
+        };
+        if let Err(reason) = registered {
+            return ToolkitStatus::off(self.name, reason);
+        }
+
+        let registered = registry.snapshot();
+        let registered = registered.tools().iter().map(|entry| entry.tool.name.to_string());
+        let mut names: Vec<String> = registered.collect();
+        // With `search_format = "lines"` there is no search without a key.
+        let unregistered = self.keys.iter().map(|(tool, _)| tool);
+        let unregistered: Vec<_> = unregistered.filter(|tool| !names.contains(tool)).collect();
+        names.extend(unregistered.into_iter().cloned());
+
+        let mut tools = Vec::new();
+        for name in names {
+            let key = self.keys.iter().find(|(tool, _)| *tool == name);
+            let reason = match key {
+                Some((_, place)) => place.describe_missing(vault).await,
+                None => None,
+            };
+            tools.push(ToolStatus { name, on: reason.is_none(), reason });
+        }
+        ToolkitStatus::of_tools(self.name, tools)
+    }
+}
+
+impl OfferedToolkit {
+    fn new(
+        guide: Guide,
+        register: impl FnOnce(&Registry) -> Result<(), registry::Error> + Send + 'static,
+    ) -> Self {
+        Self { guide, register: Box::new(register) }
+    }
+}
+
+impl Off {
+    fn not_configured(reason: &str) -> Self {
+        Self::NotConfigured(reason.to_owned())
+    }
+
+    fn unusable(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Unusable(toolbus_config::on_one_line(error))
+    }
+}
+
+fn open_files(settings: &Settings) -> Result<OfferedToolkit, Off> {
+    if settings.files.working_directory.is_none() {
+        return Err(Off::not_configured("files.working_directory is not set"));
+    }
+    // This program, which `main` makes a worker where it is told to.
+    let engine = Engine::new("/proc/self/exe", [toolbus_query::WORKER_MODE]);
+    let engine = engine.map_err(|error| Off::unusable(&error))?;
+    let files = Files::open(&settings.files, engine);
+    let files =
+        files.map_err(|error| Off::Unusable(format!("its folders cannot be used: {error}")))?;
+    Ok(OfferedToolkit::new(files::guide(), |registry| files::register(registry, files)))
+}
+
+async fn start_shell(settings: &Settings) -> Result<OfferedToolkit, Off> {
+    if !settings.bash.enabled {
+        return Err(Off::not_configured("bash.enabled is false"));
+    }
+    let directory = settings.files.real_working_directory();
+    let directory = directory
+        .map_err(|error| Off::Unusable(format!("the working directory cannot be used: {error}")))?;
+    let shell = Shell::start(&settings.bash, &settings.scripts, &directory).await;
+    let shell = shell.map_err(|error| Off::unusable(&error))?;
+    Ok(OfferedToolkit::new(shell::guide(&shell), |registry| shell::register(registry, shell)))
+}
+
+fn web_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
+    let mut toolkit = Toolkit::new("web", open_web(settings, deps));
+    let web = &settings.web;
+    if let Some(variable) = web.search_provider.key_variable() {
+        let place = KeyPlace {
+            setting: "web.api_key".to_owned(),
+            written: web.api_key.clone(),
+            variable: Some(variable.to_owned()),
+            provider: web.search_provider.vault_provider().to_owned(),
+        };
+        toolkit.keys.push(("web_search".to_owned(), place));
+    }
+    toolkit
+}
+
+fn open_web(settings: &Settings, deps: &ToolkitDeps) -> Result<OfferedToolkit, Off> {
+    if !settings.web.enabled {
+        return Err(Off::not_configured("web.enabled is false"));
+    }
+    let credentials = deps.credentials();
+    let deps = WebDeps { memory: deps.memory.clone(), credentials, ..WebDeps::default() };
+    let web = Web::new(&settings.web, deps).map_err(|error| Off::unusable(&error))?;
+    Ok(OfferedToolkit::new(web::guide(), |registry| web::register(registry, web)))
+}
+
+fn rest_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
+    let mut toolkit = Toolkit::new("rest", open_rest(settings, deps));
+    for (at, endpoint) in settings.rest.endpoints.iter().enumerate() {
+        if endpoint.auth_type == AuthType::None {
+            continue;
+        }
+        let place = KeyPlace {
+            setting: format!("rest.endpoints[{at}].auth_credential"),
+            written: endpoint.auth_credential.clone(),
+            variable: endpoint.auth_env_var.clone(),
+            provider: format!("rest:{}", endpoint.name),
+        };
+        toolkit.keys.push((endpoint.name.clone(), place));
+    }
+    toolkit
+}
+
+fn open_rest(settings: &Settings, deps: &ToolkitDeps) -> Result<OfferedToolkit, Off> {
+    if settings.rest.endpoints.is_empty() {
+        return Err(Off::not_configured("rest.endpoints has none"));
+    }
+    let deps = RestDeps { credentials: deps.credentials(), ..RestDeps::default() };
+    let rest = Rest::new(&settings.rest, deps).map_err(|error| Off::unusable(&error))?;
+    Ok(OfferedToolkit::new(rest::guide(&rest), |registry| rest::register(registry, rest)))
+}
+
+fn open_linkedin(settings: &Settings) -> Result<OfferedToolkit, Off> {
+    if !settings.linkedin.enabled {
+        return Err(Off::not_configured("linkedin.enabled is false"));
+    }
+    let linkedin = LinkedIn::new(&settings.linkedin).map_err(|error| Off::unusable(&error))?;
+    Ok(OfferedToolkit::new(linkedin::guide(), |registry| linkedin::register(registry, linkedin)))
+}
+
+fn usage_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
+    let place = KeyPlace {
+        setting: "anthropic_usage.api_key".to_owned(),
+        written: settings.anthropic_usage.api_key.clone(),
+        variable: Some(anthropic_usage::KEY_VARIABLE.to_owned()),
+        provider: anthropic_usage::VAULT_PROVIDER.to_owned(),
+    };
+    let offered = match place.find(deps.vault.is_some()) {
+        Ok(_) => Ok(offer_usage(settings, deps)),
+        Err(reason) => Err(Off::NotConfigured(reason)),
+    };
+    let keys = vec![(anthropic_usage::NAME.to_owned(), place)];
+    Toolkit { name: anthropic_usage::NAME, offered, keys }
+}
+
+fn offer_usage(settings: &Settings, deps: &ToolkitDeps) -> OfferedToolkit {
+    let (settings, credentials) = (settings.anthropic_usage.clone(), deps.credentials());
+    OfferedToolkit::new(anthropic_usage::guide(), move |registry| {
+        match anthropic_usage::register(registry, &settings, &credentials) {
+            Ok(_) => Ok(()),
+            Err(RegisterError::Registry(error)) => Err(error),
+            Err(error @ RegisterError::Http(_)) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "there is no tool anthropic_usage");
+                Ok(())
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

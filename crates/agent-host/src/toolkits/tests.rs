@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+
+use super::*;
+
+async fn describe(settings: &Settings) -> Vec<ToolkitStatus> {
+    let deps = ToolkitDeps::default();
+    Toolkits::start(settings, &Health::new(), deps).await.describe(None).await
+}
+
+fn names(toolkit: &ToolkitStatus) -> Vec<&str> {
+    toolkit.tools.iter().map(|tool| tool.name.as_str()).collect()
+}
+
+/// Settings in which all is on that needs neither a sandbox nor a key.
+fn configured(folder: &tempfile::TempDir) -> Settings {
+    let mut settings = Settings::default();
+    let folder = folder.path().canonicalize().expect("it is there");
+    settings.files.working_directory = Some(folder);
+    settings.web.enabled = true;
+    settings.web.api_key = Some("canary-search".to_owned().into());
+    settings.linkedin.enabled = true;
+    settings.anthropic_usage.api_key = Some("canary-usage".to_owned().into());
+    settings
+}
+
+#[tokio::test]
+async fn without_settings_each_is_off_for_a_reason() {
+    let mut settings = Settings::default();
+    // The key may be in the environment of who runs the tests.
+    settings.anthropic_usage.api_key = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".to_owned().into());
+    let toolkits = describe(&settings).await;
+    let told: Vec<_> = toolkits
+        .iter()
+        .map(|toolkit| (toolkit.name, toolkit.on, toolkit.reason.as_deref().unwrap_or_default()))
+        .collect();
+    let usage = "no key: anthropic_usage.api_key names the variable TOOLBUS_TEST_NO_SUCH_KEY, which \
+                 is not set";
+    let expected = [
+        ("files", false, "files.working_directory is not set"),
+        ("bash", false, "bash.enabled is false"),
+        ("web", false, "web.enabled is false"),
+        ("rest", false, "rest.endpoints has none"),
+        ("linkedin", false, "linkedin.enabled is false"),
+        ("anthropic_usage", false, usage),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_toolkit_that_is_off_names_the_tools_that_it_has_when_it_is_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (on, off) = (describe(&configured(&folder)).await, describe(&Settings::default()).await);
+    for (on, off) in on.iter().zip(&off).filter(|(on, _)| !matches!(on.name, "bash" | "rest")) {
+        assert!(on.on, "{on:?}");
+        let (mut registered, mut named) = (names(on), names(off));
+        registered.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(registered, named);
+    }
+}
+
+#[tokio::test]
+async fn what_is_on_and_does_not_work_is_off_and_down() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = configured(&folder);
+    settings.files.working_directory = Some(PathBuf::from("/nowhere/work"));
+    settings.bash.enabled = true;
+    let health = Health::new();
+    let toolkits = Toolkits::start(&settings, &health, ToolkitDeps::default()).await;
+    let toolkits = toolkits.describe(None).await;
+    for toolkit in &toolkits[..2] {
+        let reason = toolkit.reason.as_deref().unwrap_or_default();
+        assert!(!toolkit.on && reason.contains("cannot be used"), "{toolkit:?}");
+    }
+    let status = health.status().to_string();
+    assert!(status.contains("\"files\"") && status.contains("\"bash\""), "{status}");
+}
+
+#[tokio::test]
+async fn a_search_without_a_key_is_off_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = configured(&folder);
+    settings.web.api_key = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".to_owned().into());
+    let toolkits = describe(&settings).await;
+    let web = toolkits.iter().find(|toolkit| toolkit.name == "web").expect("it is listed");
+    let off: Vec<_> = web.tools.iter().filter(|tool| !tool.on).collect();
+    assert!(web.on && off.len() == 1 && off[0].name == "web_search", "{web:?}");
+    assert!(off[0].reason.as_deref().is_some_and(|reason| reason.contains("web.api_key")));
+}
