@@ -35,10 +35,6 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
     let theirs = json!({"server_name": "clock", "command": clock.command,
                         "arguments": clock.args.join(" ")});
     let later = json!({"name": "new-year", "cron": "0 0 1 1 *", "description": "Wish luck."});
-    let step = json!({"id": "sum", "mode": "Direct", "gateway": "Script",
-                      "params": {"script": "print(6 * 7)"}});
-    let wisp = json!({"description": "Count.", "steps": [step]});
-    let nobody = json!({"agent_name": "nobody", "skill": "sums", "message": "Add."});
     let marks = |tool: &str| json!({"server_name": "marks", "tool_name": tool, "arguments": {}});
     vec![
         vec![("list_tool_guides", json!({}))],
@@ -68,20 +64,7 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
         vec![],
         vec![],
         vec![("tool_chain", json!({"code": chain}))],
-        vec![
-            ("search_known_services", json!({"query": "leave a mark"})),
-            ("list_scheduled_tasks", json!({})),
-            ("list_known_agents", json!({})),
-            ("get_agent_details", json!({"agent_name": "nobody"})),
-            ("invoke_agent", nobody),
-            ("list_subagents", json!({})),
-            ("cancel_subagent", json!({"task_id": "0123456789ab"})),
-            ("whiteboard_write", json!({"key": "sum", "value": "42"})),
-            ("whiteboard_read", json!({"key": "sum"})),
-            ("whiteboard_list", json!({})),
-            ("whiteboard_delete", json!({"key": "sum"})),
-            ("spawn_wisps", json!({"definitions": [wisp]})),
-        ],
+        calls_of_agents(),
         vec![
             ("mcp_list_services", json!({})),
             ("mcp_get_service_details", json!({"server_name": "marks"})),
@@ -106,6 +89,28 @@ fn turns(clock: &mcp::StdioServer) -> Vec<Calls> {
             ("list_categories", json!({})),
             ("spawn_subagent", json!({"description": "Wait."})),
         ],
+    ]
+}
+
+/// Calls that find others, and have them work.
+fn calls_of_agents() -> Calls {
+    let step = json!({"id": "sum", "mode": "Direct", "gateway": "Script",
+                      "params": {"script": "print(6 * 7)"}});
+    let wisp = json!({"description": "Count.", "steps": [step]});
+    let nobody = json!({"agent_name": "nobody", "skill": "sums", "message": "Add."});
+    vec![
+        ("search_known_services", json!({"query": "leave a mark"})),
+        ("list_scheduled_tasks", json!({})),
+        ("list_known_agents", json!({})),
+        ("get_agent_details", json!({"agent_name": "nobody"})),
+        ("invoke_agent", nobody),
+        ("list_subagents", json!({})),
+        ("cancel_subagent", json!({"task_id": "0123456789ab"})),
+        ("whiteboard_write", json!({"key": "sum", "value": "42"})),
+        ("whiteboard_read", json!({"key": "sum"})),
+        ("whiteboard_list", json!({})),
+        ("whiteboard_delete", json!({"key": "sum"})),
+        ("spawn_wisps", json!({"definitions": [wisp]})),
     ]
 }
 
