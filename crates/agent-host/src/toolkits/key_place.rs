@@ -39,9 +39,9 @@ impl KeyPlace {
                 Err(format!("no key: {setting} names the variable {name}, which is not set"))
             }
             Ok(KeyReference::Vault(name)) if has_vault => Ok(Some(name)),
-            Ok(KeyReference::Vault(_)) => {
-                Err(format!("no key: {setting} names the vault, which has no vault.key_file"))
-            }
+            Ok(KeyReference::Vault(_)) => Err(format!(
+                "no key: {setting} names the vault, and there is none: set vault.key_file"
+            )),
             Err(problem) => Err(format!("no key: {setting}: {problem}")),
         }
     }

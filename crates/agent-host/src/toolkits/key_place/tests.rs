@@ -44,5 +44,8 @@ async fn without_a_vault_its_keys_are_missing() {
         provider: "web:brave".to_owned(),
     };
     let missing = place.describe_missing(None).await.expect("a reason");
-    assert_eq!(missing, "no key: web.api_key names the vault, which has no vault.key_file");
+    assert_eq!(
+        missing,
+        "no key: web.api_key names the vault, and there is none: set vault.key_file"
+    );
 }
