@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Asker;
-use toolbus_models::completion::TokenUsage;
+use toolbus_models::completion::{Completion, StopReason, TokenUsage};
 use toolbus_models::error::{ErrorKind, ModelError};
 use toolbus_models::message::{CallArguments, ModelCall, ToolResult};
 use toolbus_models::model::{Model, ModelEvent};
@@ -26,7 +26,7 @@ use toolbus_wire::name::AgentName;
 use tracing::Instrument as _;
 
 use crate::context::ContextBuilder;
-use crate::conversation::{Effect, Event, TurnEnd};
+use crate::conversation::{ANSWERS_BREAK, Effect, Event, TurnEnd};
 use crate::notices::{Inbox, Notice, Noticed, Posted, TurnsUnderWay};
 use crate::sessions::{
     EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions,
@@ -337,7 +337,7 @@ struct Turn<'a> {
 
 /// Something that was done.
 enum Done {
-    Answered(Result<toolbus_models::completion::Completion, ModelError>),
+    Answered(Result<Completion, ModelError>),
     Called(CallEnd),
 }
 
@@ -430,7 +430,14 @@ impl<'a> Turn<'a> {
             effects = tokio::select! {
                 Some(done) = working.next() => {
                     let event = self.event_of(done);
-                    self.session.record(event).await?
+                    let is_whole = is_whole_answer(&event);
+                    let effects = self.session.record(event).await?;
+                    // It is asked again for what it did not know.
+                    if is_whole && effects.iter().any(|effect| matches!(effect, Effect::Ask { .. })) {
+                        let delta = ANSWERS_BREAK.to_owned();
+                        (self.context.on_event)(TurnEvent::Model(ModelEvent::Text { delta }));
+                    }
+                    effects
                 }
                 () = self.context.scope.cancelled.cancelled() => self.session.record(Event::Cancelled).await?,
                 Some(posted) = self.inbox.next() => self.take_notice(posted).await?,
@@ -554,6 +561,15 @@ impl<'a> Turn<'a> {
         };
         self.deps.invoker.registry().snapshot().may_change(&call.name, arguments)
     }
+}
+
+/// Whether the model has said something, and nothing is left of that.
+fn is_whole_answer(event: &Event) -> bool {
+    let Event::Answered { completion: Completion { message, stop, .. } } = event else {
+        return false;
+    };
+    let is_cut = *stop == StopReason::MaxTokens;
+    !is_cut && message.calls().next().is_none() && !message.text().is_empty()
 }
 
 /// The result of a call that had begun when its process ended.

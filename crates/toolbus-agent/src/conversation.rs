@@ -326,7 +326,7 @@ impl Conversation {
         if !self.notices.is_empty() {
             // The answer was given without knowing them.
             if !turn.said.is_empty() {
-                turn.said.push_str("\n\n");
+                turn.said.push_str(ANSWERS_BREAK);
             }
             let with_tools = turn.limit.is_none();
             self.tell_notices();
@@ -473,6 +473,8 @@ impl Conversation {
     }
 }
 
+/// Stands between two answers of one turn.
+pub(crate) const ANSWERS_BREAK: &str = "\n\n";
 /// Said to a model whose last answer a user has rated.
 const WAS_OF_USE: &str = "[The user marked your last answer as helpful.]";
 const WAS_OF_NO_USE: &str = "[The user marked your last answer as not helpful.]";

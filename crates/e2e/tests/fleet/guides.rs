@@ -291,7 +291,9 @@ async fn every_call_that_a_guide_shows_gives_a_result() {
         .unwrap();
 
     let follower = follower.lock();
-    assert_eq!(asked.stdout, "Done.\n", "{asked:?} {:?}", follower.called.last());
+    // Once more for each subagent that ended late.
+    let is_done = asked.stdout.split_whitespace().all(|word| word == "Done.");
+    assert!(is_done && !asked.stdout.is_empty(), "{asked:?} {:?}", follower.called.last());
     assert_eq!(follower.index, INDEX);
     let faults = follower.faults();
     assert!(faults.is_empty(), "{faults:#?}");

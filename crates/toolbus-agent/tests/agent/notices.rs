@@ -2,9 +2,9 @@
 
 use futures_util::future::join;
 use serde_json::json;
-use toolbus_agent::{Event, Notice, Noticed, TurnContext, TurnEnd};
+use toolbus_agent::{Event, Notice, Noticed, TurnContext, TurnEnd, TurnEvent};
 use toolbus_bus::Asker;
-use toolbus_models::Message;
+use toolbus_models::{Message, ModelEvent};
 
 use crate::support::{Answer, Bench, at, scope};
 
@@ -54,6 +54,27 @@ async fn the_turn_that_is_under_way_takes_a_notice_once() {
         let noticed = |event: &Event| matches!(event, Event::Noticed { .. });
         assert_eq!(next.events_of_all().await.iter().filter(|event| noticed(event)).count(), 1);
     }
+}
+
+/// What is shown while it comes is what the turn ends with.
+#[tokio::test]
+async fn an_answer_that_did_not_know_is_followed_by_another() {
+    let bench = Bench::sqlite();
+    bench.script.add([Answer::SaysLate("one"), Answer::Says("two")]);
+    let shown = parking_lot::Mutex::new(String::new());
+    let on_event = |event| {
+        if let TurnEvent::Model(ModelEvent::Text { delta }) = event {
+            shown.lock().push_str(&delta);
+        }
+    };
+    let tell = async {
+        bench.agent.until_turn(&at("session/a")).await;
+        assert!(bench.agent.notify_turn(&at("session/a"), notice("1")).await);
+    };
+    let turn = TurnContext { on_event: &on_event, ..context() };
+    let (report, ()) = join(bench.agent.say(turn, "hello".to_owned()), tell).await;
+    assert_eq!(report.unwrap().end, answered("one\n\ntwo"));
+    assert_eq!(*shown.lock(), "one\n\ntwo");
 }
 
 #[tokio::test]

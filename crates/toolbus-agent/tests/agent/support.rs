@@ -27,6 +27,8 @@ use toolbus_wire::name::AgentName;
 /// What the model answers, once.
 pub(crate) enum Answer {
     Says(&'static str),
+    /// The same after a while.
+    SaysLate(&'static str),
     Calls(Vec<(&'static str, &'static str, Value)>),
     SaysAndCalls(&'static str, Vec<(&'static str, &'static str, Value)>),
     Fails(ModelError),
@@ -73,8 +75,11 @@ impl Model for Script {
         self.asked.lock().push(request.clone());
         let answer = self.answers.lock().pop_front().unwrap_or(Answer::Says("the script is over"));
         async move {
+            if matches!(answer, Answer::SaysLate(_)) {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
             let (parts, stop) = match answer {
-                Answer::Says(text) => {
+                Answer::Says(text) | Answer::SaysLate(text) => {
                     on_event(ModelEvent::Text { delta: text.to_owned() });
                     (vec![AssistantPart::Text { text: text.to_owned() }], StopReason::End)
                 }
