@@ -8,6 +8,7 @@
 
 mod agent;
 mod agent_session;
+mod agents_together;
 mod approvals;
 mod artifacts;
 mod asks;
