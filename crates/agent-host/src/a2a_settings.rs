@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_a2a::{A2aConfig, AgentHeader, AgentHeaderValue, HttpAgent};
-use toolbus_config::{Mistakes, Secret, TimeSpan};
+use toolbus_config::{KeyReference, Mistakes, Secret, TimeSpan};
 use toolbus_wire::message::a2a::{AgentCard, AgentSkill};
 use toolbus_wire::name::AgentName;
 
@@ -15,6 +15,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most agents that are asked over HTTP.
 const AGENTS_MAX: usize = 100;
 const AUTHORIZATION: &str = "Authorization";
+const BEARER: &str = "Bearer";
 /// Most skills that a card may have.
 const SKILLS_MAX: usize = toolbus_a2a::SKILLS_MAX;
 
@@ -84,16 +85,14 @@ pub struct RemoteAgent {
     pub name: String,
     /// Where its card is, such as `https://agent.example.com/.well-known/agent-card.json`.
     pub card_url: String,
-    /// The header that says who asks. It goes to the card's host only.
+    /// The key by which it knows this one, if it needs one: `${NAME}` for a variable of the
+    /// environment, `${vault:NAME}` for a credential of `a2a:AGENT` in the vault, or the key itself.
+    #[serde(default)]
+    pub api_key: Option<Secret>,
+    /// The header that has the key, which goes to the card's host only. In `Authorization` it is a
+    /// bearer token.
     #[serde(default = "authorization")]
     pub header: String,
-    /// The value of the header, such as `Bearer TOKEN`.
-    #[serde(default)]
-    pub value: Option<Secret>,
-    /// A credential of the vault for `a2a:NAME`, in place of `value`; it is sent as a bearer token
-    /// where the header is `Authorization`.
-    #[serde(default)]
-    pub credential: Option<String>,
     /// Whether it is in the operator's own network. Others are reached at public addresses only.
     #[serde(default)]
     pub internal: bool,
@@ -143,15 +142,7 @@ impl A2aSettings {
     pub(crate) fn http_agents(&self) -> Vec<HttpAgent> {
         let agent = |agent: &RemoteAgent| {
             let name = AgentName::parse(&agent.name).ok()?;
-            let value = match (&agent.value, &agent.credential) {
-                (Some(value), _) => Some(AgentHeaderValue::Fixed(value.expose().to_owned().into())),
-                (None, Some(name)) => {
-                    let is_bearer = agent.header.eq_ignore_ascii_case(AUTHORIZATION);
-                    let scheme = is_bearer.then(|| "Bearer".to_owned());
-                    Some(AgentHeaderValue::Credential { name: name.clone(), scheme })
-                }
-                (None, None) => None,
-            };
+            let value = agent.api_key.as_ref().and_then(|key| agent.header_value(key));
             let header = value.map(|value| AgentHeader { name: agent.header.clone(), value });
             let (card_url, is_internal) = (agent.card_url.clone(), agent.internal);
             Some(HttpAgent { name, card_url, header, is_internal })
@@ -183,8 +174,8 @@ impl A2aSettings {
             if !is_web_address(&agent.card_url) {
                 mistakes.add(&format!("{key}.card_url"), "it is an address of http or https");
             }
-            if agent.value.is_some() && agent.credential.is_some() {
-                mistakes.add(&format!("{key}.credential"), "there is a value already");
+            if let Some(Err(problem)) = agent.api_key.as_ref().map(KeyReference::parse) {
+                mistakes.add(&format!("{key}.api_key"), problem);
             }
         }
         for (at, known) in self.well_known.iter().enumerate() {
@@ -193,6 +184,36 @@ impl A2aSettings {
                 mistakes.add(&format!("{key}.name"), error.to_string());
             }
             check_skills(&format!("{key}.skills"), &known.skills, mistakes);
+        }
+    }
+}
+
+impl RemoteAgent {
+    /// What says who asks. `None`: the key is nowhere, which is logged.
+    fn header_value(&self, key: &Secret) -> Option<AgentHeaderValue> {
+        let is_bearer = self.header.eq_ignore_ascii_case(AUTHORIZATION);
+        let fixed = |key: &str| {
+            let value = if is_bearer { format!("{BEARER} {key}") } else { key.to_owned() };
+            AgentHeaderValue::Fixed(value.into())
+        };
+        // Checked when the settings were read.
+        match KeyReference::parse(key).ok()? {
+            KeyReference::Key(key) => Some(fixed(key.expose())),
+            KeyReference::Vault(name) => {
+                let scheme = is_bearer.then(|| BEARER.to_owned());
+                Some(AgentHeaderValue::Credential { name, scheme })
+            }
+            KeyReference::Variable(name) => match std::env::var(&name) {
+                Ok(key) => Some(fixed(&key)),
+                Err(_) => {
+                    tracing::error!(
+                        agent = self.name,
+                        variable = name,
+                        "an agent's key is not set"
+                    );
+                    None
+                }
+            },
         }
     }
 }

@@ -11,7 +11,8 @@ use toolbus_bus::SubscribeError;
 use toolbus_config::ListenAddress;
 use toolbus_http::{ApiDeps, TurnApi};
 use toolbus_runtime::http;
-use toolbus_schedule::{Scheduler, SchedulerDeps};
+use toolbus_schedule::{NewTask, ScheduleOwner, Scheduler, SchedulerDeps, Schedules};
+use toolbus_tools::Principal;
 use toolbus_wire::envelope::new_id;
 
 use crate::agent;
@@ -80,6 +81,9 @@ impl AgentServer {
             holder: new_id(),
             run: Arc::new(run),
         });
+        if let Some(heartbeat) = settings.schedules.heartbeat() {
+            begin_heartbeat(&state.schedules, fleet, heartbeat).await;
+        }
         let background = Background::start(fleet, &agent).await?;
         let api = Self::listen(settings, fleet, &agent, background.intake()).await?;
         let users = match fleet.is_embedded() {
@@ -171,5 +175,22 @@ impl AgentServer {
             }
         };
         join4(users, api, self.scheduler.close(), self.background.close(grace)).await;
+    }
+}
+
+/// Schedules the task of the agent's own, where there is none of its name.
+async fn begin_heartbeat(schedules: &Schedules, fleet: &Fleet, task: NewTask) {
+    let agent = fleet.toolbus().name().clone();
+    let owner = ScheduleOwner { agent, principal: Principal::local() };
+    let begun = async {
+        let tasks = schedules.list(&owner).await?;
+        if !tasks.iter().any(|there| there.name.eq_ignore_ascii_case(&task.name)) {
+            schedules.put(&owner, task).await?;
+        }
+        Ok::<_, toolbus_schedule::Error>(())
+    };
+    if let Err(error) = begun.await {
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(error, "the heartbeat is not scheduled");
     }
 }

@@ -69,6 +69,11 @@ pub enum Command {
     Sessions(SessionsOptions),
     /// List what the agent is to do later, and show, cancel or run it
     Schedules(SchedulesOptions),
+    /// List the other agents that this one knows
+    ///
+    /// Those that have announced themselves on the bus, as far as a process at the same store has
+    /// heard them, and those of the settings.
+    Agents(AgentsOptions),
     /// Serve the agent's tools on the bus until stopped
     Serve(Serve),
     /// Show what the policy of the settings says
@@ -143,6 +148,14 @@ pub struct SessionsOptions {
     /// At most so many, at most 10000
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     pub limit: u32,
+}
+
+/// `agents`.
+#[derive(Debug, Args)]
+pub struct AgentsOptions {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `schedules`.

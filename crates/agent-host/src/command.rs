@@ -1,5 +1,6 @@
 //! What `agent-host` can be told to do, one file a command.
 
+mod agents;
 mod approvals;
 mod artifacts;
 mod ask;
@@ -41,6 +42,7 @@ pub(crate) async fn run(
     if !matches!(
         command,
         Command::Demo
+            | Command::Agents(_)
             | Command::Approvals(_)
             | Command::Artifacts(_)
             | Command::Audit(_)
@@ -65,6 +67,7 @@ pub(crate) async fn run(
         Command::Ask(options) => ask::run(options, &settings, &context).await,
         Command::Sessions(options) => sessions::run(options, &settings).await,
         Command::Schedules(options) => schedules::run(options, &settings).await,
+        Command::Agents(options) => agents::run(options, &settings).await,
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,

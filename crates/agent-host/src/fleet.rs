@@ -21,11 +21,11 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_schedule::{ScheduleDeps, Schedules};
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
 use toolbus_search::KnownServices;
-use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsConfig, SubagentsDeps};
+use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsDeps};
 use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
-use toolbus_wisps::{WispsConfig, WispsDeps};
+use toolbus_wisps::WispsDeps;
 
 use crate::other_agents::{self, LateOtherAgents, OtherAgents, Part};
 use crate::service_follower::ServiceFollower;
@@ -256,7 +256,9 @@ fn keep_state(builder: ToolbusBuilder, settings: &Settings, state: &KeptState) -
     // Without a model nobody would run what is scheduled.
     if !settings.models.endpoints.is_empty() {
         builder = offer_schedules(builder, state.schedules.clone());
-        builder = offer_subagents(builder, state);
+        if settings.subagents.enabled {
+            builder = offer_subagents(builder, settings, state);
+        }
     }
     match &state.artifacts {
         Some(artifacts) => keep_artifacts(builder, artifacts.clone()),
@@ -289,7 +291,12 @@ fn offer_schedules(builder: ToolbusBuilder, schedules: Schedules) -> ToolbusBuil
 }
 
 /// The same with the tools that split work among subagents.
-fn offer_subagents(builder: ToolbusBuilder, state: &KeptState) -> ToolbusBuilder {
+fn offer_subagents(
+    builder: ToolbusBuilder,
+    settings: &Settings,
+    state: &KeptState,
+) -> ToolbusBuilder {
+    let config = Arc::new(settings.subagents.config());
     let (made, store) = (Arc::clone(&state.subagents), state.store().clone());
     let (work, on_subagent) = (Arc::new(state.subagent_turns.clone()), state.notices.clone());
     builder.guide(toolbus_subagents::guide()).remote_tools(move |registry, requester| {
@@ -298,7 +305,7 @@ fn offer_subagents(builder: ToolbusBuilder, state: &KeptState) -> ToolbusBuilder
             store,
             agent: requester.agent().clone(),
             instance: InstanceId::random(),
-            config: Arc::new(SubagentsConfig::default()),
+            config,
             work,
             on_subagent: Arc::new(on_subagent),
         });
@@ -319,6 +326,9 @@ fn offer_agents(
         return (builder, None);
     };
     let (builder, others) = other_agents::offer(builder, settings, state, part);
+    if !settings.wisps.enabled {
+        return (builder, others);
+    }
 
     let (late, task_ends) = (others.clone(), state.notices.task_ends().clone());
     let deps = WispsDeps {
@@ -328,7 +338,7 @@ fn offer_agents(
         agents: None,
         mcp: Some(Arc::new(servers)),
         tasks: state.wisp_tasks.clone(),
-        config: Arc::new(WispsConfig::default()),
+        config: Arc::new(settings.wisps.config()),
     };
     let builder = builder.guide(toolbus_wisps::guide()).remote_tools(move |registry, _| {
         let others = late.as_ref().and_then(|others| others.get());

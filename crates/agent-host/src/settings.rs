@@ -30,6 +30,8 @@ use crate::audit_settings::AuditSettings;
 use crate::chain_settings::ChainSettings;
 use crate::face_settings::McpFaceSettings;
 use crate::http_settings::HttpSettings;
+use crate::schedule_settings::ScheduleSettings;
+use crate::subagent_settings::{SubagentSettings, WispSettings};
 use crate::{state, toolkits};
 
 /// Names that settings are read from as well.
@@ -88,6 +90,12 @@ pub struct Settings {
     /// The tool `anthropic_usage`: reports of an organization's use of Anthropic's API, where there
     /// is a key.
     pub anthropic_usage: AnthropicUsageSettings,
+    /// What the agent is to do later, while it serves.
+    pub schedules: ScheduleSettings,
+    /// Subagents, among which the agent splits its work.
+    pub subagents: SubagentSettings,
+    /// Wisps: pipelines of steps that the agent has run in one call.
+    pub wisps: WispSettings,
     /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
     /// store.
     pub vault: VaultSettings,
@@ -127,6 +135,9 @@ impl Default for Settings {
             models: ModelSettings::default(),
             agent: AgentSettings::default(),
             a2a: A2aSettings::default(),
+            schedules: ScheduleSettings::default(),
+            subagents: SubagentSettings::default(),
+            wisps: WispSettings::default(),
             files: FilesSettings::default(),
             bash: BashSettings::default(),
             web: WebSettings::default(),
@@ -161,6 +172,9 @@ impl toolbus_config::Settings for Settings {
         self.models.check("models", mistakes);
         self.agent.check("agent", mistakes);
         self.a2a.check("a2a", mistakes);
+        self.schedules.check("schedules", mistakes);
+        self.subagents.check("subagents", mistakes);
+        self.wisps.check("wisps", mistakes);
         toolkits::check(self, mistakes);
         self.vault.check(mistakes);
 

@@ -12,7 +12,7 @@ use toolbus_bus::responder::ParkedRequest;
 use toolbus_config::Secret;
 use toolbus_memory::{MemoryConfig, MemorySweeper, Summaries, WorkingMemory};
 use toolbus_policy::LivePolicy;
-use toolbus_schedule::{ScheduleConfig, Schedules};
+use toolbus_schedule::Schedules;
 use toolbus_store::{LazyStore, Location, LocationError, Migrations};
 use toolbus_subagents::Subagents;
 use toolbus_vault::LazyVault;
@@ -134,7 +134,7 @@ impl KeptState {
         let memory = WorkingMemory::new(store.clone(), MemoryConfig::default());
         let memory_sweeper = MemorySweeper::start(memory.clone());
         let zones = Arc::new(KeptZones::new(store.clone()));
-        let schedules = Schedules::new(store.clone(), ScheduleConfig::default(), zones);
+        let schedules = Schedules::new(store.clone(), settings.schedules.config(), zones);
         let months = MonthCounts::start(policy.clone(), store.clone()).await;
         Some(Self {
             store,

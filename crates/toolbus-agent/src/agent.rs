@@ -29,7 +29,7 @@ use crate::context::ContextBuilder;
 use crate::conversation::{ANSWERS_BREAK, Effect, Event, TurnEnd};
 use crate::notices::{Inbox, Notice, Noticed, Posted, TurnsUnderWay};
 use crate::sessions::{
-    EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions,
+    EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions, is_inner,
 };
 use crate::spans::turn_span;
 
@@ -52,9 +52,10 @@ struct Serving<'a> {
 }
 
 impl PeopleServed {
-    /// Counts the turn of a scope, where it is a person's.
+    /// Counts the turn of a scope, where it is a person's: nobody talks in that of a subagent.
     fn begin<'a>(&'a self, scope: &'a Scope) -> Option<Serving<'a>> {
-        if scope.door != Door::Turn {
+        let is_inner = scope.session.as_ref().is_some_and(is_inner);
+        if scope.door != Door::Turn || is_inner {
             return None;
         }
         let principal = &scope.principal;

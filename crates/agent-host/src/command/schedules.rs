@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use toolbus_runtime::service::{BoxError, Exit};
-use toolbus_schedule::{Occurrence, ScheduleConfig, Schedules, Task};
+use toolbus_schedule::{Occurrence, Schedules, Task};
 use toolbus_wire::name::AgentName;
 
 use super::misuse;
@@ -23,7 +23,7 @@ pub(super) async fn run(options: SchedulesOptions, settings: &Settings) -> Resul
         return Ok(misuse("there is no place for state (setting store)"));
     };
     let zones = Arc::new(KeptZones::new(store.clone()));
-    let schedules = Schedules::new(store.clone(), ScheduleConfig::default(), zones);
+    let schedules = Schedules::new(store.clone(), settings.schedules.config(), zones);
     let agent = AgentName::parse(&settings.name)?;
 
     let done = obey(&options.command, &schedules, &agent).await;

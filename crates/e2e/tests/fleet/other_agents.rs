@@ -228,8 +228,8 @@ async fn agents_ask_each_other_over_http() {
     .await;
     let agent = format!(
         "[[a2a.agents]]\nname = \"Remote\"\ncard_url = \
-         \"http://{address}/.well-known/agent-card.json\"\nvalue = \"Bearer \
-         hunter2-hunter2-hunter2\"\ninternal = true\n"
+         \"http://{address}/.well-known/agent-card.json\"\napi_key = \
+         \"hunter2-hunter2-hunter2\"\ninternal = true\n"
     );
     let asker_folder = named("Asker", &asking, &agent);
     let asked = launch(asker_folder.path(), &["ask", "Ask and wait"]).run(LIMIT).await.unwrap();
@@ -239,9 +239,57 @@ async fn agents_ask_each_other_over_http() {
     assert!(told.starts_with("[The agent 'http:token:http/asker' asks for 'sums'."), "{told}");
 
     // Who has no token is refused, and shows nobody a task.
-    let refused = named("Stranger", &asking, &agent.replace("Bearer hunter2", "Bearer wrong"));
+    let refused = named("Stranger", &asking, &agent.replace("\"hunter2", "\"wrong"));
     let asked = launch(refused.path(), &["ask", "Ask and wait"]).run(LIMIT).await.unwrap();
     assert!(asked.stdout.contains("answers with status 401"), "{asked:?}");
     assert_eq!(working.asked().len(), 1);
     assert!(!asked.stdout.contains("hunter2") && !asked.stderr.contains("hunter2"), "{asked:?}");
+}
+
+/// What an operator is told of other agents, and of settings that cannot be.
+#[tokio::test]
+async fn agents_of_the_settings_are_listed_and_checked() {
+    let server = Server::start([]).await;
+    let folder = named(
+        "Asker",
+        &server,
+        "[[a2a.well_known]]\nname = \"Worker\"\ndescription = \"Adds.\"\n[[a2a.well_known.skills]]\n\
+         id = \"sums\"\ndescription = \"Adds numbers.\"\n[[a2a.agents]]\nname = \"Travel\"\n\
+         card_url = \"https://travel.example.com/card.json\"\napi_key = \"hunter2\"\n",
+    );
+    let listed = launch(folder.path(), &["agents"]).run(LIMIT).await.unwrap();
+    assert_eq!(
+        listed.stdout,
+        "Worker  of the settings  sums  Adds.\n\
+         Travel  over HTTP  https://travel.example.com/card.json\n",
+        "{listed:?}"
+    );
+    let json = launch(folder.path(), &["agents", "--json"]).run(LIMIT).await.unwrap();
+    assert!(!json.stdout.contains("hunter2") && json.stdout.contains("\"sums\""), "{json:?}");
+
+    let wrong = named(
+        "Asker",
+        &server,
+        "[a2a]\ntimeout = \"48h\"\npublic_url = \"ftp://x\"\n[[a2a.skills]]\nid = \"\"\ndescription \
+         = \"\"\n[[a2a.agents]]\nname = \"a b\"\ncard_url = \"file:///etc/passwd\"\napi_key = \
+         \"${hunter2\"\n[schedules]\nzone = \"Mars/Base\"\nheartbeat = \"* *\"\n[subagents]\n\
+         timeout = \"2h\"\n[wisps]\ntimeout = \"1h\"\n",
+    );
+    let refused = launch(wrong.path(), &["agents"]).run(LIMIT).await.unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    for key in [
+        "a2a.timeout",
+        "a2a.public_url",
+        "a2a.skills[0].id",
+        "a2a.agents[0].name",
+        "a2a.agents[0].card_url",
+        "a2a.agents[0].api_key",
+        "schedules.zone",
+        "schedules.heartbeat",
+        "subagents.timeout",
+        "wisps.timeout",
+    ] {
+        assert!(refused.stderr.contains(key), "{key}: {refused:?}");
+    }
+    assert!(!refused.stderr.contains("hunter2"), "{refused:?}");
 }
