@@ -40,9 +40,10 @@ which Prometheus keeps the resource of each process, and of the broker's own: Ra
 ";
 
 /// Who records them, and what.
-const TABLES: [(&str, &[Metric], &[Span]); 10] = [
+const TABLES: [(&str, &[Metric], &[Span]); 11] = [
     ("Calls of tools", toolbus_tools::metrics::METRICS, toolbus_tools::metrics::SPANS),
     ("The agent", &[], toolbus_agent::spans::SPANS),
+    ("Tasks between agents", toolbus_a2a::metrics::METRICS, &[]),
     ("Models", toolbus_models::metrics::METRICS, toolbus_models::metrics::SPANS),
     ("The bus", toolbus_bus::metrics::METRICS, toolbus_bus::metrics::SPANS),
     ("The connection to RabbitMQ", toolbus_rabbitmq::metrics::METRICS, &[]),
