@@ -8,6 +8,7 @@ use toolbus_wire::{Message, Topic, json, topic};
 
 use crate::TaskEnd;
 use crate::event::{RESULT_BYTES_MAX, cut};
+use crate::metrics::Outcome;
 use crate::received::Answer;
 
 /// Largest answer, in bytes. Artifacts that make one larger are left out, and that is said.
@@ -25,6 +26,30 @@ impl Refusal {
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         let code = AgentErrorCode::InvalidRequest;
         Self { code, message: message.into(), is_retryable: false }
+    }
+}
+
+/// How a task ended: what is answered, and what is counted.
+pub(crate) struct Ended {
+    pub(crate) end: TaskEnd,
+    pub(crate) outcome: Outcome,
+}
+
+impl Ended {
+    pub(crate) fn failed(message: String) -> Self {
+        let code = AgentErrorCode::ExecutionFailed;
+        TaskEnd::Failed { code, message, is_retryable: false }.into()
+    }
+
+    pub(crate) fn timed_out(message: String) -> Self {
+        Self { outcome: Outcome::TimedOut, ..Self::failed(message) }
+    }
+}
+
+impl From<TaskEnd> for Ended {
+    fn from(end: TaskEnd) -> Self {
+        let outcome = Outcome::of_end(&end);
+        Self { end, outcome }
     }
 }
 

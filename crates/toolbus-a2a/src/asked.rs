@@ -54,10 +54,17 @@ pub(crate) struct AskedRow {
 }
 
 /// What became of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recorded {
-    /// It is written down, and will be told.
-    Yes,
+    /// The task has ended. That is written down, and will be told.
+    Ended {
+        /// The agent that was asked.
+        target: String,
+        /// How long it took, in milliseconds.
+        took_ms: i64,
+    },
+    /// It goes on. What the agent says is written down, and will be told.
+    GoesOn,
     /// No such task is open: it has ended, or nobody asked for it.
     NotOpen,
     /// Another agent was asked.
@@ -288,8 +295,8 @@ impl AskedTasks {
 
         let recorded = store.write(move |transaction| {
             Box::pin(async move {
-                let found: Option<(String, Option<i64>)> = sqlx::query_as(
-                    "SELECT target, cancel_ms FROM a2a_asked
+                let found: Option<(String, i64, Option<i64>)> = sqlx::query_as(
+                    "SELECT target, created_ms, cancel_ms FROM a2a_asked
                      WHERE id = $1 AND agent = $2 AND state = $3",
                 )
                 .bind(&id)
@@ -297,14 +304,23 @@ impl AskedTasks {
                 .bind(OPEN)
                 .fetch_optional(transaction.connection())
                 .await?;
-                let Some((target, cancel_ms)) = found else { return Ok(Recorded::NotOpen) };
+                let Some((target, created_ms, cancel_ms)) = found else {
+                    return Ok(Recorded::NotOpen);
+                };
                 if source.is_some_and(|source| source != target.to_ascii_lowercase()) {
                     return Ok(Recorded::OtherAgent);
                 }
                 if state == OPEN && cancel_ms.is_none() {
                     return Ok(Recorded::NotOpen);
                 }
-                write_event(transaction, &id, &event, state).await
+                let Some(now_ms) = write_event(transaction, &id, &event, state).await? else {
+                    // Another process may have ended it in the same moment.
+                    return Ok(Recorded::NotOpen);
+                };
+                Ok(match state {
+                    ENDED => Recorded::Ended { target, took_ms: now_ms.saturating_sub(created_ms) },
+                    _ => Recorded::GoesOn,
+                })
             })
         });
         Ok(recorded.await?)
@@ -463,12 +479,13 @@ async fn insert_sent(
     Ok(())
 }
 
+/// Writes an event into an open task, and says at what time. `None`: it is not open.
 async fn write_event(
     transaction: &mut Transaction,
     id: &str,
     event: &str,
     state: &str,
-) -> Result<Recorded, StoreError> {
+) -> Result<Option<i64>, StoreError> {
     let now = transaction.now_ms().await?;
     let ended_ms = (state == ENDED).then_some(now);
     // Whoever tells what came before tells this, too.
@@ -482,11 +499,10 @@ async fn write_event(
     .bind(OPEN)
     .execute(transaction.connection())
     .await?;
-    // Another process may have ended it in the same moment.
     if written.rows_affected() == 0 {
-        return Ok(Recorded::NotOpen);
+        return Ok(None);
     }
 
     transaction.notify(CHANGES);
-    Ok(Recorded::Yes)
+    Ok(Some(now))
 }

@@ -192,13 +192,13 @@ async fn record(asked: &Tasks, source: &str, answer: &Answer) -> Result<Recorded
             return Ok(recorded);
         }
     }
-    asked.rows().end(task_id, Some(source), change).await
+    asked.end(task_id, Some(source), change).await
 }
 
 fn log_ignored(recorded: Recorded, envelope: &Envelope) {
     let source: String = envelope.source.chars().take(80).collect();
     match recorded {
-        Recorded::Yes => {}
+        Recorded::Ended { .. } | Recorded::GoesOn => {}
         Recorded::NotOpen => {
             tracing::info!(source, "ignored an answer to a task that is not open");
         }
@@ -332,7 +332,8 @@ impl Teller {
         let time_ms = row.deadline_ms.saturating_sub(row.created_ms);
         let seconds = time_ms.unsigned_abs().div_ceil(1_000);
         let timed_out = TaskChange::TimedOut { seconds };
-        if self.asked.rows().end(&row.id, None, &timed_out).await? == Recorded::Yes {
+        let recorded = self.asked.end(&row.id, None, &timed_out).await?;
+        if matches!(recorded, Recorded::Ended { .. }) {
             self.asked.wake();
             if let Err(error) = self.asked.send_cancel(row).await {
                 tracing::debug!(task = row.id, %error, "an agent is not told that time is over");

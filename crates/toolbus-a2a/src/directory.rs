@@ -372,6 +372,18 @@ impl Directory {
         entry.is_known_since(oldest_ms).then(|| entry.to_agent())
     }
 
+    /// Counts the agents that are known. `None`: the directory is gone.
+    pub(crate) fn counter(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<> {
+        let inner = Arc::downgrade(&self.0);
+        move || inner.upgrade().map(|inner| Self(inner).count())
+    }
+
+    fn count(&self) -> usize {
+        let oldest_ms = now_ms().saturating_sub(ms(self.0.config.seen_ttl));
+        let agents = self.0.agents.lock();
+        agents.values().filter(|entry| entry.is_known_since(oldest_ms)).count()
+    }
+
     /// The agents as services, for `search_known_services`.
     #[must_use]
     pub fn services(&self) -> Vec<Service> {

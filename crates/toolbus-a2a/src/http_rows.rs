@@ -15,6 +15,7 @@ use toolbus_wire::message::a2a::{AgentTaskError, AgentTaskResult, AgentTaskState
 use toolbus_wire::{Message as _, json};
 
 use crate::Error;
+use crate::metrics::{Outcome, Transport};
 use crate::received::{Answer, ENDED, RUNNING, ReceivedTasks, TaskKey};
 use crate::tables::HTTP_CHANGES;
 
@@ -320,19 +321,20 @@ impl ReceivedTasks {
         let store = self.store.open().await?;
         let noted = store.write(move |transaction| {
             Box::pin(async move {
-                match this.read_view(transaction, &key).await? {
-                    None => return Ok(HttpCancel::NotFound),
-                    Some(view) if view.is_over() => return Ok(HttpCancel::Ended),
-                    Some(_) => {}
-                }
+                let view = match this.read_view(transaction, &key).await? {
+                    None => return Ok((HttpCancel::NotFound, None)),
+                    Some(view) if view.is_over() => return Ok((HttpCancel::Ended, None)),
+                    Some(view) => view,
+                };
 
                 let now = transaction.now_ms().await?;
-                let ended = sqlx::query(
+                let received_ms: Option<i64> = sqlx::query_scalar(
                     "UPDATE a2a_tasks SET state = $5, end_state = $6, answer_type = $7,
                             answer = $8, ended_ms = $9, answered_ms = $9, cancel_ms = $9,
                             request = ''
                      WHERE agent = $1 AND caller = $2 AND id = $3
-                           AND ((state = $4 AND begun = 0) OR (state = $5 AND end_state = $10))",
+                           AND ((state = $4 AND begun = 0) OR (state = $5 AND end_state = $10))
+                     RETURNING received_ms",
                 )
                 .bind(this.agent.as_str())
                 .bind(&key.caller)
@@ -344,16 +346,23 @@ impl ReceivedTasks {
                 .bind(cancelled.body)
                 .bind(now)
                 .bind(AgentTaskState::InputRequired.number())
-                .execute(transaction.connection())
+                .fetch_optional(transaction.connection())
                 .await?;
-                if ended.rows_affected() == 0 {
+                if received_ms.is_none() {
                     this.note_cancel(transaction, &key).await?;
                 }
                 transaction.notify(HTTP_CHANGES);
-                Ok(HttpCancel::Noted)
+                // One that waited for an answer had ended before.
+                let ended = received_ms.filter(|_| view.is_open());
+                Ok((HttpCancel::Noted, ended.map(|received_ms| now.saturating_sub(received_ms))))
             })
         });
-        Ok(noted.await?)
+
+        let (noted, took_ms) = noted.await?;
+        if let Some(took_ms) = took_ms {
+            self.count_end(Transport::Http, Outcome::Canceled, took_ms);
+        }
+        Ok(noted)
     }
 }
 

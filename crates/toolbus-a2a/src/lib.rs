@@ -67,6 +67,7 @@ mod http_caller;
 mod http_rows;
 mod http_server;
 mod intake;
+pub mod metrics;
 mod owner;
 mod ports;
 mod presence;

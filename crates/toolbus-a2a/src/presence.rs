@@ -15,6 +15,7 @@ use toolbus_wire::message::a2a::{AgentCard, AgentDiscoveryRequest};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{message, queue, topic};
 
+use crate::metrics::{self, observe_agents};
 use crate::publish::publish_notice;
 use crate::{A2aConfig, Directory};
 
@@ -60,6 +61,7 @@ impl Presence {
         if let Err(error) = deps.directory.load().await {
             tracing::warn!(error = error.as_dyn(), "could not read the directory of agents");
         }
+        observe_agents(deps.directory.counter(), &metrics::meter());
 
         let name = queue::discovery(&deps.agent, &deps.instance);
         let pattern = TopicPattern::parse(EVERYTHING).expect("a pattern");

@@ -7,6 +7,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::config::ms;
 use crate::http_rows::is_http;
+use crate::metrics::{Direction, EndedTask, Outcome, TaskMetrics, Transport};
 use crate::tables::{CHANGES, HTTP_CHANGES};
 use crate::{A2aConfig, Error};
 
@@ -95,6 +96,7 @@ pub(crate) struct ReceivedTasks {
     pub(crate) instance: InstanceId,
     pub(crate) lease_ms: i64,
     pub(crate) history_max: u64,
+    pub(crate) metrics: TaskMetrics,
 }
 
 impl ReceivedTasks {
@@ -205,8 +207,14 @@ impl ReceivedTasks {
         Ok(held.await?)
     }
 
-    /// Writes down how a task ended. `false`: another process has it.
-    pub(crate) async fn end(&self, key: &TaskKey, answer: &Answer) -> Result<bool, Error> {
+    /// Writes down how a task ended, and counts it. `false`: another process has it.
+    pub(crate) async fn end(
+        &self,
+        key: &TaskKey,
+        answer: &Answer,
+        outcome: Outcome,
+    ) -> Result<bool, Error> {
+        let is_http = is_http(&key.caller);
         let (key, answer, this) = (key.clone(), answer.clone(), self.clone());
         let store = self.store.open().await?;
 
@@ -214,15 +222,15 @@ impl ReceivedTasks {
         let ended = store.write(move |transaction| {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
-                let is_http = is_http(&key.caller);
                 if is_http {
                     transaction.notify(HTTP_CHANGES);
                 }
-                let rows = sqlx::query(
+                let received_ms: Option<i64> = sqlx::query_scalar(
                     "UPDATE a2a_tasks SET state = $6, answer_type = $7, answer = $8,
                             ended_ms = $9, request = '', lease_until_ms = $10,
                             answered_ms = $11, end_state = $12
-                     WHERE agent = $1 AND caller = $2 AND id = $3 AND state = $4 AND holder = $5",
+                     WHERE agent = $1 AND caller = $2 AND id = $3 AND state = $4 AND holder = $5
+                     RETURNING received_ms",
                 )
                 .bind(this.agent.as_str())
                 .bind(key.caller)
@@ -237,12 +245,20 @@ impl ReceivedTasks {
                 // The row is the answer of those.
                 .bind(is_http.then_some(now))
                 .bind(end_state)
-                .execute(transaction.connection())
+                .fetch_optional(transaction.connection())
                 .await?;
-                Ok(rows.rows_affected() > 0)
+                Ok(received_ms.map(|received_ms| now.saturating_sub(received_ms)))
             })
         });
-        Ok(ended.await?)
+
+        let Some(took_ms) = ended.await? else { return Ok(false) };
+        self.count_end(Transport::of(is_http), outcome, took_ms);
+        Ok(true)
+    }
+
+    pub(crate) fn count_end(&self, transport: Transport, outcome: Outcome, took_ms: i64) {
+        let direction = Direction::Received;
+        self.metrics.record(EndedTask { direction, transport, outcome, took_ms });
     }
 
     /// Notes that an answer is published.

@@ -16,8 +16,10 @@ use toolbus_wire::message::a2a::{
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{header, topic};
 
-use crate::asked::{AskedRow, AskedTasks, NewAsked, NewSent};
+use crate::asked::{AskedRow, AskedTasks, NewAsked, NewSent, Recorded};
 use crate::config::ms;
+use crate::event::TaskChange;
+use crate::metrics::{Direction, EndedTask, Outcome, TaskMetrics, Transport};
 use crate::{A2aConfig, Directory, Error, KeepResult, OnTask, TaskOwner};
 
 /// Longest message of a task, in bytes.
@@ -56,6 +58,7 @@ pub struct TasksDeps {
 struct Inner {
     deps: TasksDeps,
     rows: AskedTasks,
+    metrics: TaskMetrics,
     /// What this process has asked for and is open, as last seen.
     open: Mutex<HashMap<String, AskedRow>>,
     nudge: Notify,
@@ -115,8 +118,15 @@ impl Tasks {
             agent: deps.agent.clone(),
             instance: deps.instance.clone(),
         };
-        let http = HttpTargets::default();
-        Self(Arc::new(Inner { deps, rows, open: Mutex::default(), nudge: Notify::new(), http }))
+
+        Self(Arc::new(Inner {
+            deps,
+            rows,
+            metrics: TaskMetrics::new(),
+            open: Mutex::default(),
+            nudge: Notify::new(),
+            http: HttpTargets::default(),
+        }))
     }
 
     pub(crate) fn deps(&self) -> &TasksDeps {
@@ -254,6 +264,26 @@ impl Tasks {
         let envelope = Envelope::of(&request, self.deps().agent.as_str());
         let envelope = self.envelope(envelope, &row.id);
         self.deps().bus.publish(&topic::agent_task_cancel(&target), envelope).await
+    }
+
+    /// Writes down how a task ended, once, where `source` is the agent that was asked, and counts
+    /// it.
+    pub(crate) async fn end(
+        &self,
+        id: &str,
+        source: Option<&str>,
+        change: &TaskChange,
+    ) -> Result<Recorded, Error> {
+        let recorded = self.rows().end(id, source, change).await?;
+        if let Recorded::Ended { target, took_ms } = &recorded {
+            self.0.metrics.record(EndedTask {
+                direction: Direction::Asked,
+                transport: Transport::of(self.is_over_http(target)),
+                outcome: Outcome::of_change(change),
+                took_ms: *took_ms,
+            });
+        }
+        Ok(recorded)
     }
 
     fn envelope(&self, envelope: Envelope, task_id: &str) -> Envelope {

@@ -32,11 +32,12 @@ use toolbus_wire::message::a2a::{
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Topic, TraceContext, header, json, message, queue, topic};
 
-use crate::answers::{About, Refusal, answer_of, body_of, error_of, reply_topic};
+use crate::answers::{About, Ended, Refusal, answer_of, body_of, error_of, reply_topic};
 use crate::config::ms;
 use crate::directory::has_skill;
 use crate::http_rows::{client_of, is_http};
 use crate::intake::{HttpProgress, ProgressHub};
+use crate::metrics::{Outcome, TaskMetrics};
 use crate::publish::{BusProgress, publish_again};
 use crate::received::{Answer, Begun, CancelNoted, Hold, NewReceived, ReceivedTasks, TaskKey};
 use crate::tables::CHANGES;
@@ -102,6 +103,7 @@ impl Worker {
             instance: deps.instance.clone(),
             lease_ms: ms(deps.config.lease_ttl),
             history_max: deps.config.history_max,
+            metrics: TaskMetrics::new(),
         };
         let (bus, agent) = (Arc::clone(&deps.bus), deps.agent.clone());
         let tasks_max = deps.config.tasks_max;
@@ -359,8 +361,8 @@ impl Inner {
         // A lease may be over while its task is done here: then it goes on under the one of now.
         let Some(_under_way) = UnderWay::enter(&self.under_way, key) else { return };
         let reply_to = reply_topic(reply_to);
-        let end = match self.run(&new, begun).await {
-            Some(end) => end,
+        let Ended { end, outcome } = match self.run(&new, begun).await {
+            Some(ended) => ended,
             None => {
                 tracing::warn!(task = key.id, "another process has taken a task over");
                 return;
@@ -369,15 +371,15 @@ impl Inner {
 
         let about = About { id: &key.id, context_id: new.context_id.as_deref() };
         let answer = answer_of(about, end);
-        if self.keep_answer(key, &answer).await && !is_http(&key.caller) {
+        if self.keep_answer(key, &answer, outcome).await && !is_http(&key.caller) {
             self.publish_answer(key, &reply_to, &answer, trace).await;
         }
     }
 
     /// Writes an answer down, and says whether it is to be published.
-    async fn keep_answer(&self, key: &TaskKey, answer: &Answer) -> bool {
+    async fn keep_answer(&self, key: &TaskKey, answer: &Answer, outcome: Outcome) -> bool {
         for attempt in 1.. {
-            match self.received.end(key, answer).await {
+            match self.received.end(key, answer, outcome).await {
                 Ok(true) => return true,
                 Ok(false) => {
                     tracing::warn!(task = key.id, "another process has taken a task over");
@@ -402,20 +404,18 @@ impl Inner {
     }
 
     /// One task to its end. `None`: another process has it.
-    async fn run(&self, new: &NewReceived, begun: i64) -> Option<TaskEnd> {
-        let failed = |message: String| {
-            let code = AgentErrorCode::ExecutionFailed;
-            Some(TaskEnd::Failed { code, message, is_retryable: false })
-        };
+    async fn run(&self, new: &NewReceived, begun: i64) -> Option<Ended> {
         let Ok(request) = json::read::<AgentTaskRequest>(new.request.as_bytes()) else {
-            return failed("the task that was kept cannot be read".to_owned());
+            return Some(Ended::failed("the task that was kept cannot be read".to_owned()));
         };
         let timeout = Duration::from_millis(new.timeout_ms.max(0).unsigned_abs());
         if timeout.is_zero() {
-            return failed("the time of the task was over before it could be done".to_owned());
+            let message = "the time of the task was over before it could be done".to_owned();
+            return Some(Ended::timed_out(message));
         }
         if begun > BEGUN_MAX {
-            return failed(format!("the task was begun {BEGUN_MAX} times, and lost each time"));
+            let message = format!("the task was begun {BEGUN_MAX} times, and lost each time");
+            return Some(Ended::failed(message));
         }
 
         let over_bus = BusProgress {
@@ -447,19 +447,20 @@ impl Inner {
             ended = &mut run => ended,
             hold = self.watch(&new.key, &stop) => match hold {
                 Hold::Lost => return None,
-                _ => return Some(TaskEnd::Canceled),
+                _ => return Some(TaskEnd::Canceled.into()),
             },
             () = tokio::time::sleep(timeout) => {
                 stop.cancel();
                 // However it ends now, its time was over.
                 let _ = tokio::time::timeout(TIMEOUT_GRACE, &mut run).await;
-                return failed(format!("the task took longer than {} s", timeout.as_secs()));
+                let message = format!("the task took longer than {} s", timeout.as_secs());
+                return Some(Ended::timed_out(message));
             }
         };
-        match ended {
-            Ok(end) => Some(end),
-            Err(_) => failed("the task failed within the agent".to_owned()),
-        }
+        Some(match ended {
+            Ok(end) => end.into(),
+            Err(_) => Ended::failed("the task failed within the agent".to_owned()),
+        })
     }
 
     /// Keeps a task to this process, and stops it when it is cancelled. It returns when the work

@@ -102,13 +102,17 @@ impl Ledger {
         }
         let (task, firing, zone) = (task.clone(), firing.clone(), zone.name.clone());
         let history_max = self.schedules.config().history_max;
-        self.write(lease, move |transaction| {
-            Box::pin(async move {
-                rows::fire(transaction, &task, &firing, &zone).await?;
-                rows::forget_oldest(transaction, &task.owner, history_max).await
+        let missed = self
+            .write(lease, move |transaction| {
+                Box::pin(async move {
+                    let missed = rows::fire(transaction, &task, &firing, &zone).await?;
+                    rows::forget_oldest(transaction, &task.owner, history_max).await?;
+                    Ok(missed)
+                })
             })
-        })
-        .await
+            .await?;
+        self.schedules.metrics().count(OccurrenceState::Missed, missed);
+        Ok(())
     }
 
     /// Has a task fire at another time than it is armed for.
@@ -132,34 +136,47 @@ impl Ledger {
     }
 
     /// Says that a run begins. `false`: it must not, for it was cancelled.
-    pub(crate) async fn start(&self, lease: &Lease, id: &str) -> Result<bool, Error> {
-        let id = id.to_owned();
-        self.write(lease, move |transaction| {
-            Box::pin(async move {
-                let now = transaction.now_ms().await?;
-                let started = sqlx::query(
-                    "UPDATE schedule_occurrences SET state = $2, started_ms = $3
-                     WHERE id = $1 AND state = $4",
-                )
-                .bind(id)
-                .bind(OccurrenceState::Running.as_str())
-                .bind(now)
-                .bind(OccurrenceState::Fired.as_str())
-                .execute(transaction.connection())
-                .await?;
-                Ok(started.rows_affected() > 0)
+    pub(crate) async fn start(&self, lease: &Lease, open: &OpenRow) -> Result<bool, Error> {
+        let id = open.id.clone();
+        let started_ms = self
+            .write(lease, move |transaction| {
+                Box::pin(async move {
+                    let now = transaction.now_ms().await?;
+                    let started = sqlx::query(
+                        "UPDATE schedule_occurrences SET state = $2, started_ms = $3
+                         WHERE id = $1 AND state = $4",
+                    )
+                    .bind(id)
+                    .bind(OccurrenceState::Running.as_str())
+                    .bind(now)
+                    .bind(OccurrenceState::Fired.as_str())
+                    .execute(transaction.connection())
+                    .await?;
+                    Ok((started.rows_affected() > 0).then_some(now))
+                })
             })
-        })
-        .await
+            .await?;
+
+        let Some(started_ms) = started_ms else { return Ok(false) };
+        self.schedules.metrics().record_start(started_ms.saturating_sub(open.due_ms));
+        Ok(true)
     }
 
     /// Ends an occurrence.
     pub(crate) async fn end(&self, lease: &Lease, ending: Ending) -> Result<(), Error> {
-        let agent = self.agent.clone();
-        self.write(lease, move |transaction| {
-            Box::pin(async move { rows::end(transaction, &agent, ending).await.map(drop) })
-        })
-        .await
+        let (agent, state) = (self.agent.clone(), ending.to);
+        let ended = self
+            .write(lease, move |transaction| {
+                Box::pin(async move { rows::end(transaction, &agent, ending).await })
+            })
+            .await?;
+
+        if let Some(skipped) = ended {
+            let metrics = self.schedules.metrics();
+            metrics.count(state, 1);
+            metrics.count(OccurrenceState::Skipped, skipped);
+        }
+        Ok(())
     }
 
     /// Has an occurrence wait for another attempt, or gives it up after too many. One whose task is

@@ -28,6 +28,7 @@ mod config;
 mod cron;
 mod error;
 mod ledger;
+pub mod metrics;
 mod occurrence;
 mod owner;
 mod plan;

@@ -189,17 +189,17 @@ impl NewOccurrence<'_> {
     }
 }
 
-/// Writes what fires of a task and moves its next time on. `false`: it is another task meanwhile,
-/// or none.
+/// Writes what fires of a task and moves its next time on, unless it is another task meanwhile, or
+/// none. It says how many missed times are written.
 pub(crate) async fn fire(
     transaction: &mut Transaction,
     task: &TaskRow,
     firing: &Firing,
     zone: &str,
-) -> Result<bool, Error> {
+) -> Result<u64, Error> {
     let times = Times { next_ms: firing.next_ms, accounted_ms: Some(firing.accounted_ms) };
     if !rearm(transaction, task, times, zone).await? {
-        return Ok(false);
+        return Ok(0);
     }
 
     let new = NewOccurrence {
@@ -214,7 +214,8 @@ pub(crate) async fn fire(
         let state = OccurrenceState::Missed;
         NewOccurrence { state, reason: NOBODY_THERE, span, ..new }.insert(transaction).await?;
     }
-    let mut missed_before = firing.missed.map_or(0, |span| span.fires);
+    let missed = firing.missed.map_or(0, |span| span.fires);
+    let mut missed_before = missed;
     for due_ms in &firing.runs {
         let span = Span { first_ms: *due_ms, last_ms: *due_ms, fires: 1 };
         NewOccurrence { span, missed_before, ..new }.insert(transaction).await?;
@@ -223,7 +224,7 @@ pub(crate) async fn fire(
     if firing.ends_task {
         delete_task(transaction, &task.generation).await?;
     }
-    Ok(true)
+    Ok(missed)
 }
 
 /// Moves a task on to its next time.
@@ -255,12 +256,13 @@ async fn delete_task(transaction: &mut Transaction, generation: &str) -> Result<
     Ok(())
 }
 
-/// Ends an occurrence, and has its task go on or be over. `false`: it was not in that state.
+/// Ends an occurrence, has its task go on or be over, and says how many times of that were skipped
+/// meanwhile. `None`: it was not in that state.
 pub(crate) async fn end(
     transaction: &mut Transaction,
     agent: &AgentName,
     ending: Ending,
-) -> Result<bool, Error> {
+) -> Result<Option<u64>, Error> {
     let now = transaction.now_ms().await?;
     let Ending { id, from, to, reason, goes_on_in } = ending;
     let reason: String = reason.replace('\0', "").chars().take(REASON_CHARS_MAX).collect();
@@ -275,7 +277,7 @@ pub(crate) async fn end(
     .bind(now)
     .fetch_optional(transaction.connection())
     .await?;
-    let Some(ended) = ended else { return Ok(false) };
+    let Some(ended) = ended else { return Ok(None) };
     let generation: String = ended.try_get("generation")?;
     let started_ms: Option<i64> = ended.try_get("started_ms")?;
 
@@ -292,31 +294,32 @@ pub(crate) async fn end(
     .bind(&generation)
     .fetch_one(transaction.connection())
     .await?;
-    if open == 0 {
-        go_on(transaction, agent, &generation, goes_on_in.as_ref()).await?;
+    if open > 0 {
+        return Ok(Some(0));
     }
-    Ok(true)
+    go_on(transaction, agent, &generation, goes_on_in.as_ref()).await.map(Some)
 }
 
-/// Removes a task that has run once, or skips what went by while it ran.
+/// Removes a task that has run once, or skips what went by while it ran, and says how much.
 async fn go_on(
     transaction: &mut Transaction,
     agent: &AgentName,
     generation: &str,
     zone: Option<&TimeZone>,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let text = format!("SELECT {TASK_ROW_COLUMNS} FROM schedule_tasks WHERE generation = $1");
     let row = sqlx::query(AssertSqlSafe(text)).bind(generation);
     let row = row.fetch_optional(transaction.connection()).await?;
-    let Some(row) = row else { return Ok(()) };
-    let Some(task) = TaskRow::read(agent, &row)? else { return Ok(()) };
+    let Some(row) = row else { return Ok(0) };
+    let Some(task) = TaskRow::read(agent, &row)? else { return Ok(0) };
     if task.run_once && task.next_ms.is_none() {
-        return delete_task(transaction, generation).await;
+        delete_task(transaction, generation).await?;
+        return Ok(0);
     }
 
     let now = transaction.now_ms().await?;
-    let Some(zone) = zone else { return Ok(()) };
-    let Some(Overrun { skipped, next_ms }) = task.armed(zone).overrun(now) else { return Ok(()) };
+    let Some(zone) = zone else { return Ok(0) };
+    let Some(Overrun { skipped, next_ms }) = task.armed(zone).overrun(now) else { return Ok(0) };
     let new = NewOccurrence {
         generation,
         cause: Cause::Schedule,
@@ -325,10 +328,10 @@ async fn go_on(
         span: skipped,
         missed_before: 0,
     };
-    new.insert(transaction).await?;
+    let is_new = new.insert(transaction).await?;
     let times = Times { next_ms, accounted_ms: Some(skipped.last_ms) };
     rearm(transaction, &task, times, &task.zone).await?;
-    Ok(())
+    Ok(if is_new { skipped.fires } else { 0 })
 }
 
 /// Takes back what is due of a task and was not begun.

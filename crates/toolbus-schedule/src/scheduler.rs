@@ -299,7 +299,7 @@ impl Driver {
             let Some(NamedZone { zone, .. }) = zones.get(&open.owner) else { continue };
             if self.run.is_busy(&fire_of(open)).await {
                 self.ledger.put_off(lease, open, OccurrenceState::Fired, zone).await?;
-            } else if self.ledger.start(lease, &open.id).await? {
+            } else if self.ledger.start(lease, open).await? {
                 running.push(&open.generation);
                 runs.start(Arc::clone(&self.run), open.clone(), config);
             }

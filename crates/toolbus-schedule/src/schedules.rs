@@ -9,6 +9,7 @@ use toolbus_store::{LazyStore, Transaction};
 use toolbus_wire::name::AgentName;
 use uuid::Uuid;
 
+use crate::metrics::ScheduleMetrics;
 use crate::occurrence::{Cause, OCCURRENCE_COLUMNS, Occurrence, OccurrenceState};
 use crate::plan::{MissedRule, Span, next_ms};
 use crate::rows::{self, NewOccurrence, TASK_CANCELLED, TASK_REPLACED};
@@ -27,6 +28,7 @@ struct Inner {
     store: LazyStore,
     config: ScheduleConfig,
     zones: Arc<dyn Zones>,
+    metrics: ScheduleMetrics,
     /// Wakes the scheduler of this process, which may not have opened the store yet.
     nudge: Notify,
 }
@@ -66,7 +68,8 @@ impl Schedules {
     /// The tasks of this store, which knows [`MIGRATIONS`](crate::MIGRATIONS).
     #[must_use]
     pub fn new(store: LazyStore, config: ScheduleConfig, zones: Arc<dyn Zones>) -> Self {
-        Self(Arc::new(Inner { store, config, zones, nudge: Notify::new() }))
+        let (metrics, nudge) = (ScheduleMetrics::new(), Notify::new());
+        Self(Arc::new(Inner { store, config, zones, metrics, nudge }))
     }
 
     pub(crate) fn store(&self) -> &LazyStore {
@@ -75,6 +78,10 @@ impl Schedules {
 
     pub(crate) fn config(&self) -> &ScheduleConfig {
         &self.0.config
+    }
+
+    pub(crate) fn metrics(&self) -> &ScheduleMetrics {
+        &self.0.metrics
     }
 
     /// Waits until something was changed through this or a clone.

@@ -34,6 +34,7 @@ mod config;
 mod error;
 mod event;
 mod leases;
+pub mod metrics;
 mod owner;
 mod ports;
 mod publish;

@@ -241,24 +241,25 @@ impl SubagentRows {
         Ok(Hold::read(row.as_ref())?)
     }
 
-    /// Writes down how a subagent ended, once, and lets another go on that is paused. `false`:
-    /// another process has it.
+    /// Writes down how a subagent ended, once, and lets another go on that is paused. It
+    /// says how long it took, in milliseconds. `None`: another process has it.
     pub(crate) async fn end(
         &self,
         owner: &SubagentOwner,
         id: &str,
         outcome: &str,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<i64>, Error> {
         let (id, owner, outcome) = (id.to_owned(), owner.clone(), outcome.to_owned());
         let (this, store) = (self.clone(), self.store.open().await?);
         let ended = store.write(move |transaction| {
             Box::pin(async move {
                 count_in(transaction, &owner).await?;
                 let now = transaction.now_ms().await?;
-                let rows = sqlx::query(
+                let created_ms: Option<i64> = sqlx::query_scalar(
                     "UPDATE subagents SET state = $4, outcome = $5, ended_ms = $6, context = '',
                             is_paused = 0
-                     WHERE id = $1 AND holder = $2 AND state = $3",
+                     WHERE id = $1 AND holder = $2 AND state = $3
+                     RETURNING created_ms",
                 )
                 .bind(id)
                 .bind(this.instance.as_str())
@@ -266,18 +267,16 @@ impl SubagentRows {
                 .bind(ENDED)
                 .bind(outcome)
                 .bind(now)
-                .execute(transaction.connection())
+                .fetch_optional(transaction.connection())
                 .await?;
-                if rows.rows_affected() == 0 {
-                    return Ok(false);
-                }
+                let Some(created_ms) = created_ms else { return Ok(None) };
 
                 let rows = slot_rows(transaction, &owner).await?;
                 for id in Slots::new(rows, this.concurrent_max).resume() {
                     set_paused(transaction, &id, false).await?;
                 }
                 transaction.notify(CHANGES);
-                Ok(true)
+                Ok(Some(now.saturating_sub(created_ms)))
             })
         });
         Ok(ended.await?)

@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use toolbus_store::until_changed;
 use toolbus_tools::budget::{BudgetLimits, TurnUsage, Usage};
 use toolbus_tools::{Budget, Scope};
+use tracing::{Instrument as _, Span};
 
+use crate::metrics::{Outcome, fail};
 use crate::publish::publish_event;
 use crate::rows::Hold;
 use crate::subagents::{Inner, RunningHere};
@@ -38,12 +40,20 @@ pub(crate) struct Start {
     pub(crate) is_resumed: bool,
     pub(crate) timeout: Duration,
     pub(crate) scope: Option<Arc<Scope>>,
+    /// The span of its work.
+    pub(crate) span: Span,
+}
+
+/// How a subagent ended: what is told, and what is counted.
+pub(crate) struct Ended {
+    end: SubagentEnd,
+    outcome: Outcome,
 }
 
 /// How it came to an end here.
 enum Stopped {
     /// It has ended.
-    Ended(SubagentEnd),
+    Ended(Ended),
     /// Another process has it.
     Lost,
     /// It is left to another process.
@@ -62,7 +72,7 @@ struct Watched<'a> {
 impl Inner {
     /// Does the work of a subagent that is this process's, and writes down how it ended.
     pub(crate) async fn work(self: Arc<Self>, start: Start, here: RunningHere) {
-        match self.run(&start).await {
+        match self.run(&start).instrument(start.span.clone()).await {
             Stopped::Ended(end) => self.keep_end(&start, end).await,
             Stopped::Lost => {
                 tracing::warn!(id = start.id, "another process has taken a subagent over");
@@ -119,14 +129,15 @@ impl Inner {
                 return Stopped::Ended(timed_out(start.timeout, ended));
             }
         };
-        Stopped::Ended(match ended {
+        let end = match ended {
             // What came of it after it was stopped came of that.
             Ok(SubagentEnd::Failed { text, .. }) if stop.is_cancelled() => {
                 SubagentEnd::Cancelled { text }
             }
             Ok(end) => end,
             Err(_) => failed("the subagent failed within the agent".to_owned()),
-        })
+        };
+        Stopped::Ended(end.into())
     }
 
     /// Keeps a subagent to this process, stops it when it is cancelled, and pauses it. It returns
@@ -172,7 +183,10 @@ impl Inner {
     }
 
     /// Writes down how a subagent ended, and says so to whoever listens.
-    pub(crate) async fn keep_end(&self, start: &Start, end: SubagentEnd) {
+    pub(crate) async fn keep_end(&self, start: &Start, Ended { end, outcome: how }: Ended) {
+        if matches!(how, Outcome::Failed | Outcome::TimedOut) {
+            fail(&start.span, how);
+        }
         let what = SubagentChange::of_end(end, self.deps.config.result_bytes_max);
         // Texts and truth values are always JSON.
         let outcome = serde_json::to_string(&what).unwrap_or_default();
@@ -180,14 +194,15 @@ impl Inner {
 
         for _ in 0..KEEP_ATTEMPTS_MAX {
             match self.rows.end(owner, id, &outcome).await {
-                Ok(true) => {
+                Ok(Some(took_ms)) => {
+                    self.metrics.record_end(how, took_ms);
                     let (id, owner) = (id.clone(), owner.clone());
                     let event = SubagentEvent { id, owner, description: description.clone(), what };
                     self.nudge.notify_one();
                     publish_event(&*self.deps.bus, &event).await;
                     return;
                 }
-                Ok(false) => {
+                Ok(None) => {
                     tracing::warn!(id, "another process has taken a subagent over");
                     return;
                 }
@@ -202,6 +217,13 @@ impl Inner {
             }
         }
         // Whoever takes it up finds its turn at its end.
+    }
+}
+
+impl From<SubagentEnd> for Ended {
+    fn from(end: SubagentEnd) -> Self {
+        let outcome = Outcome::of_end(&end);
+        Self { end, outcome }
     }
 }
 
@@ -227,7 +249,7 @@ pub(crate) fn failed(error: String) -> SubagentEnd {
 }
 
 /// The end of one whose time is over, with the text that it came to.
-pub(crate) fn timed_out(timeout: Duration, ended: Option<SubagentEnd>) -> SubagentEnd {
+pub(crate) fn timed_out(timeout: Duration, ended: Option<SubagentEnd>) -> Ended {
     let text = match ended {
         Some(
             SubagentEnd::Completed { text }
@@ -237,7 +259,8 @@ pub(crate) fn timed_out(timeout: Duration, ended: Option<SubagentEnd>) -> Subage
         None => String::new(),
     };
     let seconds = timeout.as_millis().div_ceil(1_000);
-    SubagentEnd::Failed { text, error: format!("it took longer than {seconds} s") }
+    let end = SubagentEnd::Failed { text, error: format!("it took longer than {seconds} s") };
+    Ended { end, outcome: Outcome::TimedOut }
 }
 
 fn plus(one: Usage, other: Usage) -> Usage {

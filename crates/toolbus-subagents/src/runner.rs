@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use toolbus_store::until_changed;
+use tracing::Span;
 
 use crate::leases::{OpenRow, Orphan};
+use crate::metrics::subagent_span;
 use crate::run::{Start, failed, timed_out};
 use crate::subagents::Inner;
 use crate::tables::CHANGES;
@@ -148,13 +150,18 @@ impl Looking {
         let timeout = Duration::from_millis(orphan.timeout_ms.max(0).unsigned_abs());
         let end = match &orphan {
             Orphan { is_cancelled: true, .. } => {
-                Some(SubagentEnd::Cancelled { text: String::new() })
+                Some(SubagentEnd::Cancelled { text: String::new() }.into())
             }
             Orphan { left_ms: ..=0, .. } => Some(timed_out(timeout, None)),
             Orphan { begun, .. } if *begun > BEGUN_MAX => {
-                Some(failed(format!("it was begun {BEGUN_MAX} times, and lost each time")))
+                Some(failed(format!("it was begun {BEGUN_MAX} times, and lost each time")).into())
             }
             _ => None,
+        };
+        let span = match end {
+            Some(_) => Span::none(),
+            // What has spawned it is another process's.
+            None => subagent_span(&orphan.id, &Span::none()),
         };
         let start = Start {
             id: orphan.id,
@@ -167,6 +174,7 @@ impl Looking {
             is_resumed: true,
             timeout: Duration::from_millis(orphan.left_ms.max(0).unsigned_abs()),
             scope: None,
+            span,
         };
         let here = subagents.note_running(&start, room);
         let subagents = Arc::clone(subagents);

@@ -20,9 +20,11 @@ use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::CallId;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::name::{AgentName, InstanceId};
+use tracing::Span;
 
 use crate::config::ms;
 use crate::event::without_zeros;
+use crate::metrics::{SubagentMetrics, subagent_span};
 use crate::publish::publish_event;
 use crate::rows::{Inserted, NewRow, SubagentRows};
 use crate::run::Start;
@@ -76,6 +78,7 @@ pub struct NewSubagent {
 pub(crate) struct Inner {
     pub(crate) deps: SubagentsDeps,
     pub(crate) rows: SubagentRows,
+    pub(crate) metrics: SubagentMetrics,
     /// Those that this process runs, by their ids.
     running: Mutex<HashMap<String, Running>>,
     /// Room for more of them.
@@ -125,6 +128,7 @@ impl Subagents {
         Self(Arc::new(Inner {
             deps,
             rows,
+            metrics: SubagentMetrics::new(),
             running: Mutex::default(),
             room,
             nudge: Notify::new(),
@@ -175,6 +179,7 @@ impl Subagents {
             is_resumed: false,
             timeout,
             scope: Some(Arc::new(child)),
+            span: Span::none(),
         };
         let row = NewRow {
             id,
@@ -188,7 +193,8 @@ impl Subagents {
             has_room: false,
         };
         // Whoever waits for it may stop waiting; what was written down is to run all the same.
-        let spawning = self.0.tasks.spawn(Arc::clone(&self.0).spawn(row, start));
+        let spawning = Arc::clone(&self.0).spawn(row, start, Span::current());
+        let spawning = self.0.tasks.spawn(spawning);
         spawning.await.map_err(|_| Error::Stopping)?
     }
 
@@ -257,18 +263,26 @@ impl Subagents {
 }
 
 impl Inner {
-    async fn spawn(self: Arc<Self>, row: NewRow, start: Start) -> Result<String, Error> {
+    async fn spawn(
+        self: Arc<Self>,
+        row: NewRow,
+        mut start: Start,
+        spawner: Span,
+    ) -> Result<String, Error> {
         if self.stopping.is_cancelled() {
             return Err(Error::Stopping);
         }
         let room = Arc::clone(&self.room).try_acquire_owned().ok();
         let row = NewRow { has_room: room.is_some(), ..row };
+
         match self.rows.insert(row).await? {
             Inserted::Same(id) => Ok(id),
             Inserted::New => {
                 let id = start.id.clone();
+                self.metrics.count_spawned();
                 // It was written down on condition of that.
                 if let Some(room) = room {
+                    start.span = subagent_span(&id, &spawner);
                     let here = self.note_running(&start, room);
                     self.tasks.spawn(Arc::clone(&self).work(start, here));
                     self.nudge.notify_one();
@@ -286,6 +300,7 @@ impl Inner {
         let Start { id, owner, description, .. } = start;
         let running = Running { owner: owner.clone(), description: description.clone() };
         self.running.lock().insert(id.clone(), running);
+        self.metrics.add_running(1);
         RunningHere { subagents: Arc::clone(self), id: id.clone(), _room: room }
     }
 
@@ -297,6 +312,7 @@ impl Inner {
 impl Drop for RunningHere {
     fn drop(&mut self) {
         self.subagents.running.lock().remove(&self.id);
+        self.subagents.metrics.add_running(-1);
     }
 }
 

@@ -21,6 +21,7 @@ pub mod a2a_sdk;
 pub mod grafana;
 pub mod litellm;
 pub mod mcp;
+pub mod metrics;
 pub mod model_sdks;
 pub mod oidc;
 pub mod openrouter;

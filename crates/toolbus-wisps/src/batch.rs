@@ -19,6 +19,7 @@ use crate::breaker::Breaker;
 use crate::definition::{MCP_TOOL, Wisp, Work};
 use crate::ids::BatchId;
 use crate::kept::{Kept, output_path};
+use crate::metrics::WispMetrics;
 use crate::mistake::{Mistake, Mistakes};
 use crate::report::{BatchReport, WispReport};
 use crate::runner::{PlannedWisp, Runner};
@@ -34,6 +35,7 @@ const REPORT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Batch<'a> {
     pub(crate) deps: &'a WispsDeps,
     pub(crate) breaker: &'a Breaker,
+    pub(crate) metrics: &'a WispMetrics,
     pub(crate) call: &'a Invocation,
     pub(crate) id: BatchId,
     pub(crate) wisps: &'a [Wisp],
@@ -217,6 +219,7 @@ impl Batch<'_> {
                 }
             }
         }
+        reports.iter().for_each(|report| self.metrics.record(report));
         if cancelled.is_cancelled() { Err(CallError::cancelled()) } else { Ok(reports) }
     }
 

@@ -41,6 +41,7 @@ mod ids;
 mod kept;
 mod lenient;
 mod measure;
+pub mod metrics;
 mod mistake;
 mod ports;
 mod prompt;

@@ -20,6 +20,7 @@ use crate::check::{CheckContext, Rejected, check};
 use crate::definition::Wisp;
 use crate::ids::BatchId;
 use crate::lenient;
+use crate::metrics::WispMetrics;
 use crate::ports::{AwaitAgent, Complete, McpReady};
 use crate::under_way::UnderWay;
 
@@ -54,6 +55,7 @@ pub struct WispsDeps {
 struct SpawnWisps {
     deps: WispsDeps,
     breaker: Breaker,
+    metrics: WispMetrics,
     under_way: UnderWay,
 }
 
@@ -64,7 +66,8 @@ struct SpawnWisps {
 pub fn register(registry: &Registry, deps: WispsDeps) -> Result<(), registry::Error> {
     let definition = definition(&deps.config);
     let breaker = Breaker::new(&deps.config);
-    let tool = SpawnWisps { deps, breaker, under_way: UnderWay::default() };
+    let (metrics, under_way) = (WispMetrics::new(), UnderWay::default());
+    let tool = SpawnWisps { deps, breaker, metrics, under_way };
     registry.register(definition, tool)
 }
 
@@ -170,8 +173,8 @@ impl Executor for SpawnWisps {
 
             let owner = MemoryOwner::of(&call.scope);
             let _begun = self.under_way.begin(&id, owner.as_str(), &self.deps.config)?;
-            let (deps, breaker) = (&self.deps, &self.breaker);
-            Batch { deps, breaker, call: &call, id, wisps: &wisps }.run().await
+            let Self { deps, breaker, metrics, .. } = self;
+            Batch { deps, breaker, metrics, call: &call, id, wisps: &wisps }.run().await
         })
     }
 

@@ -339,7 +339,7 @@ impl Inner {
     /// Writes down how a task ended, and forgets what was sent.
     async fn end(&self, row: &SentRow, change: &TaskChange) -> Result<(), Error> {
         for attempt in 1.. {
-            match self.asked.rows().end(&row.id, None, change).await {
+            match self.asked.end(&row.id, None, change).await {
                 Ok(_) => break,
                 Err(error) if attempt >= RECORD_ATTEMPTS_MAX => return Err(error),
                 Err(error) => {

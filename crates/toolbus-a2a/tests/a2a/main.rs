@@ -19,5 +19,6 @@ mod http_server;
 mod interrupted;
 mod peers;
 mod support;
+mod telemetry;
 mod tools;
 mod working;

@@ -15,4 +15,5 @@ mod replicas;
 mod scheduler;
 mod store;
 mod support;
+mod telemetry;
 mod tools;

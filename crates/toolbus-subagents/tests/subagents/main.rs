@@ -14,6 +14,7 @@ mod interrupted;
 mod slots;
 mod spawning;
 mod support;
+mod telemetry;
 mod telling;
 mod tools;
 mod whiteboard;

@@ -12,3 +12,4 @@ mod resumed;
 mod running;
 mod stopping;
 mod support;
+mod telemetry;

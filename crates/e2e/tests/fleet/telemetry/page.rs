@@ -23,6 +23,8 @@ seconds for it.
   `service.version`, `service.instance.id` (new for each process) and `toolbus.name`.
 * One call is one trace through all processes. The context travels in the header `rb-traceparent`
   on the bus, and in `_meta` of a request to an MCP server or from an MCP client.
+  A task for another agent over the bus is in the trace of the call that asks for it, and so is the
+  turn that does it; a subagent has a trace of its own, linked to the call that has spawned it.
 * A log line that is written during a call has its `trace_id` and `span_id`, on standard error
   (`log.format = \"json\"`) as by OTLP.
 * The number of time series is bounded where they begin: topics are counted without the names in
@@ -40,9 +42,13 @@ which Prometheus keeps the resource of each process, and of the broker's own: Ra
 ";
 
 /// Who records them, and what.
-const TABLES: [(&str, &[Metric], &[Span]); 10] = [
+const TABLES: [(&str, &[Metric], &[Span]); 14] = [
     ("Calls of tools", toolbus_tools::metrics::METRICS, toolbus_tools::metrics::SPANS),
     ("The agent", &[], toolbus_agent::spans::SPANS),
+    ("Tasks between agents", toolbus_a2a::metrics::METRICS, &[]),
+    ("Subagents", toolbus_subagents::metrics::METRICS, toolbus_subagents::metrics::SPANS),
+    ("Wisps", toolbus_wisps::metrics::METRICS, &[]),
+    ("Schedules", toolbus_schedule::metrics::METRICS, &[]),
     ("Models", toolbus_models::metrics::METRICS, toolbus_models::metrics::SPANS),
     ("The bus", toolbus_bus::metrics::METRICS, toolbus_bus::metrics::SPANS),
     ("The connection to RabbitMQ", toolbus_rabbitmq::metrics::METRICS, &[]),
