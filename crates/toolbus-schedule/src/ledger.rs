@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 use jiff::tz::TimeZone;
-use toolbus_store::sqlx::{self, AssertSqlSafe};
+use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
 use toolbus_store::{LazyStore, Lease, Transaction};
 use toolbus_wire::name::AgentName;
 
@@ -25,15 +25,41 @@ pub(crate) struct Ledger {
     agent: AgentName,
 }
 
+/// Most tasks of a [`Page`].
+const PAGE_TASKS_MAX: i64 = 1_000;
+
 /// All that there is to do for an agent, at a moment.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) now_ms: i64,
+    /// The tasks that are due, and those of which something is open.
     pub(crate) tasks: Vec<TaskRow>,
+    /// When the next of the others is due.
+    pub(crate) next_ms: Option<i64>,
     pub(crate) open: Vec<OpenRow>,
 }
 
+/// A place among the tasks of an agent: what a task is found by.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TaskKey {
+    owner: String,
+    id: String,
+}
+
+/// Tasks of an agent that follow each other, due or not.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) tasks: Vec<TaskRow>,
+    /// After which one the next page begins. `None`: this is the last.
+    pub(crate) next: Option<TaskKey>,
+}
+
 impl View {
+    /// Whether there is nothing to do now.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.open.is_empty()
+    }
+
     /// Whether something of this task is open.
     pub(crate) fn is_active(&self, generation: &str) -> bool {
         self.open.iter().any(|open| open.generation == generation)
@@ -52,9 +78,17 @@ impl Ledger {
     pub(crate) async fn view(&self) -> Result<View, Error> {
         let now_ms = self.schedules.now_ms().await?;
         let readers = self.store().open().await?.readers();
-        let tasks = format!("SELECT {TASK_ROW_COLUMNS} FROM schedule_tasks WHERE agent = $1");
-        let tasks = sqlx::query(AssertSqlSafe(tasks)).bind(self.agent.as_str());
+        // Each half has an index of its own, however many tasks there are.
+        let tasks = format!(
+            "SELECT {TASK_ROW_COLUMNS} FROM schedule_tasks WHERE agent = $1 AND next_ms <= $2
+             UNION
+             SELECT {TASK_ROW_COLUMNS} FROM schedule_tasks WHERE generation IN
+                 (SELECT generation FROM schedule_occurrences
+                  WHERE agent = $1 AND ended_ms IS NULL)"
+        );
+        let tasks = sqlx::query(AssertSqlSafe(tasks)).bind(self.agent.as_str()).bind(now_ms);
         let tasks = tasks.fetch_all(readers).await?;
+        let next_ms = self.schedules.next_fire(&self.agent, now_ms).await?;
         let open = format!(
             "SELECT {OCCURRENCE_COLUMNS} FROM schedule_occurrences
              WHERE agent = $1 AND ended_ms IS NULL ORDER BY due_ms, id"
@@ -66,7 +100,31 @@ impl Ledger {
         let tasks: Result<_, sqlx::Error> = tasks.iter().filter_map(task).collect();
         let occurrence = |row| OpenRow::read(&self.agent, row).transpose();
         let open: Result<_, sqlx::Error> = open.iter().filter_map(occurrence).collect();
-        Ok(View { now_ms, tasks: tasks?, open: open? })
+        Ok(View { now_ms, tasks: tasks?, next_ms, open: open? })
+    }
+
+    /// The tasks that come after a place.
+    pub(crate) async fn page(&self, after: &TaskKey) -> Result<Page, Error> {
+        let text = format!(
+            "SELECT owner, id, {TASK_ROW_COLUMNS} FROM schedule_tasks
+             WHERE agent = $1 AND (owner, id) > ($2, $3) ORDER BY owner, id LIMIT $4"
+        );
+        let rows = sqlx::query(AssertSqlSafe(text))
+            .bind(self.agent.as_str())
+            .bind(&after.owner)
+            .bind(&after.id)
+            .bind(PAGE_TASKS_MAX)
+            .fetch_all(self.store().open().await?.readers())
+            .await?;
+
+        let is_full = i64::try_from(rows.len()).is_ok_and(|count| count >= PAGE_TASKS_MAX);
+        let next = match rows.last().filter(|_| is_full) {
+            Some(last) => Some(TaskKey { owner: last.try_get("owner")?, id: last.try_get("id")? }),
+            None => None,
+        };
+        let task = |row| TaskRow::read(&self.agent, row).transpose();
+        let tasks: Result<_, sqlx::Error> = rows.iter().filter_map(task).collect();
+        Ok(Page { tasks: tasks?, next })
     }
 
     /// Writes as the holder of the lease.
@@ -234,7 +292,7 @@ impl Ledger {
 
     /// Settles what another process has left that had the lease before.
     pub(crate) async fn recover(&self, lease: &Lease) -> Result<(), Error> {
-        let View { now_ms, tasks, open } = self.view().await?;
+        let View { now_ms, tasks, open, .. } = self.view().await?;
         let rules: HashMap<_, _> =
             tasks.iter().map(|task| (task.generation.as_str(), task.missed)).collect();
         let newest: HashMap<_, _> =

@@ -4,6 +4,9 @@
 //! Of several processes at one store, one has the lease at a time. While nothing is due nobody has
 //! it, so that an idle agent writes nothing. It sleeps in slices, so that it notices when the clock
 //! was set.
+//!
+//! It looks only at tasks that are due or run. All of them are looked through twice a minute, page
+//! by page: where the clock was set, or somebody lives in another zone, they are armed again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_store::{Error as StoreError, Lease, until_changed};
 use toolbus_wire::name::AgentName;
 
-use crate::ledger::{Ledger, View};
+use crate::ledger::{Ledger, Page, TaskKey, View};
 use crate::occurrence::OccurrenceState;
 use crate::plan::Decision;
 use crate::rows::{Ending, OpenRow, PROCESS_ENDED, TaskRow};
@@ -25,7 +28,7 @@ use crate::schedules::{NamedZone, Schedules};
 use crate::tables::CHANGES;
 use crate::{Error, RunEnd, RunTask, ScheduleOwner};
 
-/// The longest sleep: after it, the clock and the zones are looked at again.
+/// The longest sleep, and how often all tasks are looked through.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 /// The shortest sleep.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
@@ -62,6 +65,7 @@ impl Scheduler {
             holder: deps.holder,
             run: deps.run,
             changes: None,
+            sweep: Sweep::default(),
             stop: stop.clone(),
         };
         tasks.spawn(driver.watch());
@@ -87,7 +91,38 @@ struct Driver {
     run: Arc<dyn RunTask>,
     /// Told when others change tasks, once the store is open.
     changes: Option<watch::Receiver<u64>>,
+    sweep: Sweep,
     stop: CancellationToken,
+}
+
+/// How far all tasks were looked through.
+#[derive(Default)]
+struct Sweep {
+    /// Where it goes on.
+    after: TaskKey,
+    is_under_way: bool,
+    /// When the last one ended.
+    ended: Option<Instant>,
+}
+
+impl Sweep {
+    fn is_due(&self) -> bool {
+        self.is_under_way || self.ended.is_none_or(|ended| ended.elapsed() >= LOOK_INTERVAL)
+    }
+
+    /// Goes on after a page.
+    fn advance(&mut self, next: Option<TaskKey>) {
+        self.is_under_way = next.is_some();
+        if next.is_none() {
+            self.ended = Some(Instant::now());
+        }
+        self.after = next.unwrap_or_default();
+    }
+
+    /// Begins with the first page again.
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl Driver {
@@ -109,16 +144,21 @@ impl Driver {
             return Ok(LOOK_INTERVAL);
         }
         let view = self.view().await?;
-        if view.tasks.is_empty() && view.open.is_empty() {
+        let is_idle = view.is_idle() && !self.finds_shifted(&view).await?;
+        if is_idle && self.sweep.is_under_way {
+            return Ok(Duration::ZERO);
+        }
+        if is_idle && view.next_ms.is_none() {
             // A file of SQLite is looked at four times a second while somebody waits for changes.
             self.changes = None;
             return Ok(LOOK_INTERVAL);
         }
-        let zones = self.zones(&view).await?;
-        if let Some(wait) = time_until_due(&view, &zones) {
-            return Ok(wait);
+        if is_idle {
+            return Ok(time_until_next(&view));
         }
 
+        // Nothing is taken up for those whose clocks are not known.
+        self.zones_of(&view).await?;
         let ttl = self.schedules.config().lease_ttl;
         let store = self.schedules.store().open().await?;
         match store.acquire_lease(&self.lease_name, &self.holder, ttl).await? {
@@ -146,16 +186,55 @@ impl Driver {
         self.ledger.view().await
     }
 
-    /// The zone of everybody who has tasks, as it is set now.
-    async fn zones(&self, view: &View) -> Result<Zones, Error> {
-        let mut zones = Zones::new();
+    /// The zone of everybody whose tasks are due or run, as it is set now.
+    async fn zones_of(&self, view: &View) -> Result<Zones, Error> {
         let owners = view.tasks.iter().map(|task| &task.owner);
-        for owner in owners.chain(view.open.iter().map(|open| &open.owner)) {
+        self.zones(owners.chain(view.open.iter().map(|open| &open.owner))).await
+    }
+
+    async fn zones(&self, owners: impl Iterator<Item = &ScheduleOwner>) -> Result<Zones, Error> {
+        let mut zones = Zones::new();
+        for owner in owners {
             if !zones.contains_key(owner) {
                 zones.insert(owner.clone(), self.schedules.zone(owner).await?);
             }
         }
         Ok(zones)
+    }
+
+    /// Looks through a page of all tasks where it is time to, and says whether one of them is armed
+    /// for another time than it should be. Then it stays at this page.
+    async fn finds_shifted(&mut self, view: &View) -> Result<bool, Error> {
+        let Some((page, zones)) = self.due_page().await? else { return Ok(false) };
+        let is_shifted = shifted(&page, view, &zones).next().is_some();
+        if !is_shifted {
+            self.sweep.advance(page.next);
+        }
+        Ok(is_shifted)
+    }
+
+    /// Arms the tasks again that [`Self::finds_shifted`] finds, and goes on to the next page. Says
+    /// whether there were any.
+    async fn rearm_shifted(&mut self, lease: &Lease, view: &View) -> Result<bool, Error> {
+        let Some((page, zones)) = self.due_page().await? else { return Ok(false) };
+        let writes = shifted(&page, view, &zones)
+            .map(|(task, next_ms, zone)| self.ledger.rearm(lease, task, next_ms, zone));
+        let written = try_join_all(writes).await?;
+        self.sweep.advance(page.next);
+        Ok(!written.is_empty())
+    }
+
+    /// The page that is to be looked through now, where one is, and the zones of its owners.
+    async fn due_page(&mut self) -> Result<Option<(Page, Zones)>, Error> {
+        if self.schedules.take_other_zones() {
+            self.sweep.restart();
+        }
+        if !self.sweep.is_due() {
+            return Ok(None);
+        }
+        let page = self.ledger.page(&self.sweep.after).await?;
+        let zones = self.zones(page.tasks.iter().map(|task| &task.owner)).await?;
+        Ok(Some((page, zones)))
     }
 
     /// Has the schedules until nothing is due.
@@ -230,16 +309,18 @@ impl Driver {
     async fn look(&mut self, lease: &Lease, runs: &mut Runs) -> Result<Option<Duration>, Error> {
         self.write_down(lease, runs).await?;
         let mut view = self.view().await?;
-        let zones = self.zones(&view).await?;
+        let zones = self.zones_of(&view).await?;
         if self.fire(lease, &view, &zones).await? {
             view = self.view().await?;
         }
 
         self.start(lease, &view, &zones, runs).await?;
+        let has_rearmed = self.rearm_shifted(lease, &view).await?;
         if view.open.is_empty() && runs.is_empty() {
             return Ok(None);
         }
-        Ok(Some(time_until_next(&view)))
+        let is_more = has_rearmed || self.sweep.is_under_way;
+        Ok(Some(if is_more { Duration::ZERO } else { time_until_next(&view) }))
     }
 
     /// Fires what is due, and says whether something was.
@@ -349,19 +430,28 @@ fn is_lost<T>(worked: &Result<T, Error>) -> bool {
     matches!(worked, Err(Error::Store(StoreError::LeaseLost(_))))
 }
 
-/// How long to wait where there is nothing to do now. `None` where there is.
-fn time_until_due(view: &View, zones: &Zones) -> Option<Duration> {
-    let is_idle = view.tasks.iter().all(|task| {
-        let zone = zones.get(&task.owner);
-        zone.is_none_or(|zone| task.decide(zone, view.now_ms) == Decision::Nothing)
-    });
-    (is_idle && view.open.is_empty()).then(|| time_until_next(view))
+/// The tasks of a page that are armed for another time than they should be, or by the clocks of
+/// another zone, each with that time and zone. Those that are due, or run, are not among them.
+fn shifted<'a>(
+    page: &'a Page,
+    view: &'a View,
+    zones: &'a Zones,
+) -> impl Iterator<Item = (&'a TaskRow, Option<i64>, &'a NamedZone)> {
+    let free = page.tasks.iter().filter(|task| !view.is_active(&task.generation));
+    free.filter_map(|task| {
+        let zone = zones.get(&task.owner)?;
+        match task.decide(zone, view.now_ms) {
+            Decision::Rearm { next_ms } => Some((task, next_ms, zone)),
+            Decision::Nothing | Decision::Fire(_) => None,
+        }
+    })
 }
 
 /// How long until something is due, or is tried again.
 fn time_until_next(view: &View) -> Duration {
     let is_free = |task: &&TaskRow| !view.is_active(&task.generation);
     let due = view.tasks.iter().filter(is_free).filter_map(|task| task.next_ms);
+    let due = due.chain(view.next_ms);
     let retried = view.open.iter().map(|open| open.retry_ms).filter(|at| *at > view.now_ms);
     let next_ms = due.chain(retried).min().unwrap_or(i64::MAX);
     let wait = u64::try_from(next_ms.saturating_sub(view.now_ms)).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The tasks of a store, for those who schedule, look and cancel.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::tz::TimeZone;
 use tokio::sync::Notify;
@@ -31,6 +32,8 @@ struct Inner {
     metrics: ScheduleMetrics,
     /// Wakes the scheduler of this process, which may not have opened the store yet.
     nudge: Notify,
+    /// Whether somebody may live in another zone since the scheduler has looked at all tasks.
+    has_other_zones: AtomicBool,
 }
 
 /// What became of a task that was to be scheduled.
@@ -68,8 +71,9 @@ impl Schedules {
     /// The tasks of this store, which knows [`MIGRATIONS`](crate::MIGRATIONS).
     #[must_use]
     pub fn new(store: LazyStore, config: ScheduleConfig, zones: Arc<dyn Zones>) -> Self {
-        let (metrics, nudge) = (ScheduleMetrics::new(), Notify::new());
-        Self(Arc::new(Inner { store, config, zones, metrics, nudge }))
+        let (metrics, nudge, has_other_zones) =
+            (ScheduleMetrics::new(), Notify::new(), AtomicBool::new(false));
+        Self(Arc::new(Inner { store, config, zones, metrics, nudge, has_other_zones }))
     }
 
     pub(crate) fn store(&self) -> &LazyStore {
@@ -89,10 +93,21 @@ impl Schedules {
         self.0.nudge.notified().await;
     }
 
-    /// Has the scheduler of this process look again now, such as when a person has set another
-    /// zone. It does so from time to time anyway.
+    /// Has the scheduler of this process look at all tasks again now, such as when a person has set
+    /// another zone. It does so from time to time anyway.
     pub fn wake(&self) {
+        self.0.has_other_zones.store(true, Ordering::Relaxed);
+        self.nudge();
+    }
+
+    /// Has the scheduler of this process look for what is due.
+    fn nudge(&self) {
         self.0.nudge.notify_one();
+    }
+
+    /// Whether it was [woken](Self::wake) since this was asked last.
+    pub(crate) fn take_other_zones(&self) -> bool {
+        self.0.has_other_zones.swap(false, Ordering::Relaxed)
     }
 
     /// The zone whose clocks count for an owner.
@@ -148,7 +163,7 @@ impl Schedules {
                 })
             })
             .await?;
-        self.wake();
+        self.nudge();
         written.map_err(|(whose, max)| Error::TooMany { whose, max })
     }
 
@@ -213,7 +228,7 @@ impl Schedules {
                 })
             })
             .await?;
-        self.wake();
+        self.nudge();
         Ok(cancelled)
     }
 
@@ -246,7 +261,7 @@ impl Schedules {
                 })
             })
             .await?;
-        self.wake();
+        self.nudge();
         match asked {
             Some(false) => Err(Error::AlreadyAsked(name)),
             asked => Ok(asked.is_some()),
@@ -278,6 +293,21 @@ impl Schedules {
             .await?;
         let read: Result<_, sqlx::Error> = rows.iter().map(Occurrence::read).collect();
         Ok(read?)
+    }
+
+    /// The first time after this one, both in milliseconds of Unix time, that a task of an agent is
+    /// armed for. `None`: there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn next_fire(&self, agent: &AgentName, after_ms: i64) -> Result<Option<i64>, Error> {
+        let next = sqlx::query_scalar(
+            "SELECT next_ms FROM schedule_tasks WHERE agent = $1 AND next_ms > $2
+             ORDER BY next_ms LIMIT 1",
+        )
+        .bind(agent.as_str())
+        .bind(after_ms);
+        Ok(next.fetch_optional(self.0.store.open().await?.readers()).await?)
     }
 
     /// What time it is for the store, in milliseconds of Unix time.

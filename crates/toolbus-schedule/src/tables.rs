@@ -11,9 +11,17 @@ pub(crate) const CHANGES: &str = "schedule";
 /// `accounted_ms` the last that has one. Each time that a task is put, it has another `generation`.
 pub const MIGRATIONS: Migrations = Migrations {
     owner: "schedule",
-    steps: &[Migration {
-        version: 1,
-        sql: "CREATE TABLE schedule_tasks (
+    steps: &[
+        Migration { version: 1, sql: TABLES },
+        // The scheduler looks for what is due, however many tasks there are.
+        Migration {
+            version: 2,
+            sql: "CREATE INDEX schedule_tasks_next ON schedule_tasks (agent, next_ms)",
+        },
+    ],
+};
+
+const TABLES: &str = "CREATE TABLE schedule_tasks (
                   agent TEXT NOT NULL,
                   owner TEXT NOT NULL,
                   id TEXT NOT NULL,
@@ -60,6 +68,4 @@ pub const MIGRATIONS: Migrations = Migrations {
               CREATE INDEX schedule_occurrences_open ON schedule_occurrences (agent)
                   WHERE ended_ms IS NULL;
               CREATE INDEX schedule_occurrences_listed
-                  ON schedule_occurrences (agent, owner, due_ms)",
-    }],
-};
+                  ON schedule_occurrences (agent, owner, due_ms)";

@@ -181,6 +181,42 @@ async fn another_zone_arms_tasks_anew() {
     .await;
 }
 
+/// There are more tasks than are looked at together; one of them fires all the same.
+#[tokio::test]
+async fn another_zone_arms_every_task_anew() {
+    let config = ScheduleConfig { tasks_max: 5_000, agent_tasks_max: 5_000, ..quick_config() };
+    join_all(Bench::all_with(&config).await.into_iter().map(async |bench| {
+        bench.put(task("yearly", "30 12 1 6 *")).await;
+        bench
+            .sabotage(
+                "WITH RECURSIVE copies (n) AS
+                     (SELECT 2 UNION ALL SELECT n + 1 FROM copies WHERE n < 2500)
+                 INSERT INTO schedule_tasks
+                     (agent, owner, id, generation, name, principal, cron, zone, run_once, missed,
+                      missed_max, created_ms, next_ms, description)
+                 SELECT agent, owner, id || n, generation || n, name || n, principal, cron, zone,
+                        run_once, missed, missed_max, created_ms, next_ms, description
+                 FROM schedule_tasks, copies",
+            )
+            .await;
+        *bench.zone.name.lock() = Some("Asia/Tokyo".to_owned());
+        let runner = Runner::quick();
+        let scheduler = bench.start(&runner);
+        bench.put(soon("reminder")).await;
+        runner.eventually_ran(1).await;
+
+        eventually(PATIENCE, async || {
+            let tasks = bench.schedules.list(&owner("model")).await.unwrap();
+            let yearly = tasks.iter().filter(|task| task.name.starts_with("yearly"));
+            let in_tokyo = yearly.filter(|task| task.zone == "Asia/Tokyo").count();
+            if in_tokyo == 2_500 { Ok(()) } else { Err(in_tokyo) }
+        })
+        .await;
+        scheduler.close().await;
+    }))
+    .await;
+}
+
 /// Nothing fires by the clocks of another zone than the person's.
 #[tokio::test]
 async fn nothing_fires_while_the_zone_is_not_known() {
