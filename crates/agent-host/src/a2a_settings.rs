@@ -86,7 +86,8 @@ pub struct RemoteAgent {
     /// Where its card is, such as `https://agent.example.com/.well-known/agent-card.json`.
     pub card_url: String,
     /// The key by which it knows this one, if it needs one: `${NAME}` for a variable of the
-    /// environment, `${vault:NAME}` for a credential of `a2a:AGENT` in the vault, or the key itself.
+    /// environment, `${vault:NAME}` for a credential of `a2a:AGENT` in the vault, or the key
+    /// itself.
     #[serde(default)]
     pub api_key: Option<Secret>,
     /// The header that has the key, which goes to the card's host only. In `Authorization` it is a
@@ -196,6 +197,7 @@ impl RemoteAgent {
             let value = if is_bearer { format!("{BEARER} {key}") } else { key.to_owned() };
             AgentHeaderValue::Fixed(value.into())
         };
+
         // Checked when the settings were read.
         match KeyReference::parse(key).ok()? {
             KeyReference::Key(key) => Some(fixed(key.expose())),
