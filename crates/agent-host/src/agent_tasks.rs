@@ -48,17 +48,14 @@ impl DoTask for AgentTasks {
 
             let id = Some(task.request.task_id.clone());
             let said = Said { text: text_of(&task.caller, &task.request), id };
-            match self.agent.say(context, said).await.map(|report| report.end) {
-                Ok(TurnEnd::Answered { text, limit: None }) => {
-                    TaskEnd::Completed { text, artifacts: Vec::new() }
-                }
-                Ok(TurnEnd::Answered { text, limit: Some(limit) }) => {
-                    let text = format!("{text}\n\n[{}]", limit.explanation());
-                    TaskEnd::Completed { text, artifacts: Vec::new() }
-                }
-                Ok(TurnEnd::Failed { reason }) => failed(AgentErrorCode::ExecutionFailed, reason),
-                Ok(TurnEnd::Cancelled) => TaskEnd::Canceled,
-                Err(error) => failed(AgentErrorCode::ExecutionFailed, error.to_string()),
+            let end = match self.agent.say(context, said).await {
+                Ok(report) => report.end,
+                Err(error) => return failed(AgentErrorCode::ExecutionFailed, error.to_string()),
+            };
+            match end.into_answer() {
+                Ok(text) => TaskEnd::Completed { text, artifacts: Vec::new() },
+                Err(TurnEnd::Failed { reason }) => failed(AgentErrorCode::ExecutionFailed, reason),
+                Err(_) => TaskEnd::Canceled,
             }
         })
     }

@@ -8,10 +8,9 @@ use toolbus_a2a::{KeepResult, OnTask, ResultText, TaskChange, TaskEvent, Told};
 use toolbus_agent::{Agent, Notice, Noticed, SessionRef, TurnContext, UserReplies};
 use toolbus_bus::Asker;
 use toolbus_memory::{MemoryOwner, Namespace, NewEntry, WorkingMemory};
+use toolbus_policy::SessionOwner;
 use toolbus_subagents::{OnSubagent, SubagentEvent};
-use toolbus_tools::id::SessionId;
-use toolbus_tools::{Door, Principal, Scope};
-use toolbus_wire::name::AgentName;
+use toolbus_tools::{Door, Scope};
 
 use crate::wisp_parts::TaskEnds;
 
@@ -24,14 +23,6 @@ pub(crate) struct SessionNotices {
     notifier: Arc<OnceLock<Notifier>>,
     /// Those who wait for the end of a task are told in place of the session.
     task_ends: TaskEnds,
-}
-
-/// Whose session it is, and which.
-#[derive(Debug, Clone)]
-pub(crate) struct NoticedSession {
-    pub(crate) agent: AgentName,
-    pub(crate) principal: Principal,
-    pub(crate) session: SessionId,
 }
 
 /// What tells sessions.
@@ -71,7 +62,7 @@ impl SessionNotices {
     }
 
     /// Tells a session. `false`: it is to be told again later.
-    pub(crate) async fn tell(&self, to: &NoticedSession, notice: Notice) -> bool {
+    pub(crate) async fn tell(&self, to: &SessionOwner, notice: Notice) -> bool {
         match self.notifier.get() {
             Some(notifier) => notifier.tell(to, notice).await,
             None => false,
@@ -79,22 +70,21 @@ impl SessionNotices {
     }
 
     /// Tells the turn of a session that is under way in this process, if there is one.
-    pub(crate) async fn tell_turn(&self, to: &NoticedSession, notice: Notice) {
+    pub(crate) async fn tell_turn(&self, to: &SessionOwner, notice: Notice) {
         if let Some(notifier) = self.notifier.get() {
-            notifier.agent.notify_turn(&to.at(), notice).await;
+            notifier.agent.notify_turn(&session_of(to), notice).await;
         }
     }
 }
 
-impl NoticedSession {
-    fn at(&self) -> SessionRef {
-        SessionRef::new(&self.agent, &self.principal, self.session.clone())
-    }
+/// The session of an owner, as the agent names it.
+fn session_of(owner: &SessionOwner) -> SessionRef {
+    SessionRef::new(&owner.agent, &owner.principal, owner.session.clone())
 }
 
 impl Notifier {
-    async fn tell(&self, to: &NoticedSession, notice: Notice) -> bool {
-        let at = to.at();
+    async fn tell(&self, to: &SessionOwner, notice: Notice) -> bool {
+        let at = session_of(to);
         let Some(server) = &self.server else {
             self.agent.until_turn(&at).await;
             return self.agent.notify_turn(&at, notice).await;
@@ -105,7 +95,7 @@ impl Notifier {
 
         let Ok(_turn) = server.turns.acquire().await else { return false };
         let id = notice.id.clone();
-        let NoticedSession { agent, principal, session } = to.clone();
+        let SessionOwner { agent, principal, session } = to.clone();
         let scope = self.agent.turn_scope(Door::Turn, &agent, principal, session);
         let context =
             TurnContext { scope: Arc::new(scope), asker: Asker::none(), on_event: &|_| {} };
@@ -129,9 +119,6 @@ impl Notifier {
 impl OnTask for SessionNotices {
     fn tell<'a>(&'a self, event: &'a TaskEvent) -> BoxFuture<'a, Told> {
         Box::pin(async move {
-            let owner = event.owner.clone();
-            let (agent, principal, session) = (owner.agent, owner.principal, owner.session);
-            let to = NoticedSession { agent, principal, session };
             let notice = Notice { id: event.task_id.clone(), text: event.text() };
 
             if matches!(&event.what, TaskChange::Progress { text, .. } if text.is_empty()) {
@@ -141,13 +128,13 @@ impl OnTask for SessionNotices {
             if !event.what.is_end() {
                 // Its end has the id of the task.
                 let id = toolbus_wire::envelope::new_id();
-                self.tell_turn(&to, Notice { id, ..notice }).await;
+                self.tell_turn(&event.owner, Notice { id, ..notice }).await;
                 return Told::Taken;
             }
             if self.task_ends.give(event) {
                 return Told::Taken;
             }
-            match Self::tell(self, &to, notice).await {
+            match Self::tell(self, &event.owner, notice).await {
                 true => Told::Taken,
                 false => Told::Later,
             }
@@ -158,17 +145,14 @@ impl OnTask for SessionNotices {
 impl OnSubagent for SessionNotices {
     fn tell<'a>(&'a self, event: &'a SubagentEvent) -> BoxFuture<'a, toolbus_subagents::Told> {
         Box::pin(async move {
-            let owner = event.owner.clone();
-            let (agent, principal, session) = (owner.agent, owner.principal, owner.session);
-            let to = NoticedSession { agent, principal, session };
             let text = event.text();
             if !event.what.is_end() {
                 let id = toolbus_wire::envelope::new_id();
-                self.tell_turn(&to, Notice { id, text }).await;
+                self.tell_turn(&event.owner, Notice { id, text }).await;
                 return toolbus_subagents::Told::Taken;
             }
             let notice = Notice { id: format!("subagent/{}", event.id), text };
-            match Self::tell(self, &to, notice).await {
+            match Self::tell(self, &event.owner, notice).await {
                 true => toolbus_subagents::Told::Taken,
                 false => toolbus_subagents::Told::Later,
             }

@@ -77,14 +77,10 @@ impl Turns {
                 Ok(report) => report,
             };
 
-            return match report.end {
-                TurnEnd::Answered { text, limit: None } => SubagentEnd::Completed { text },
-                TurnEnd::Answered { text, limit: Some(limit) } => {
-                    let text = format!("{text}\n\n[{}]", limit.explanation());
-                    SubagentEnd::Completed { text }
-                }
-                TurnEnd::Failed { reason } => failed(&reason),
-                TurnEnd::Cancelled => SubagentEnd::Cancelled { text: String::new() },
+            return match report.end.into_answer() {
+                Ok(text) => SubagentEnd::Completed { text },
+                Err(TurnEnd::Failed { reason }) => failed(&reason),
+                Err(_) => SubagentEnd::Cancelled { text: String::new() },
             };
         }
     }

@@ -9,12 +9,13 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use toolbus_a2a::{TaskChange, TaskEvent, TaskOwner, Tasks};
+use toolbus_a2a::{TaskChange, TaskEvent, Tasks};
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_models::completion::StopReason;
 use toolbus_models::message::Message;
 use toolbus_models::model::Model;
 use toolbus_models::request::ModelRequest;
+use toolbus_policy::SessionOwner;
 use toolbus_tools::Scope;
 use toolbus_wire::message::a2a::AgentTaskState;
 use toolbus_wisps::{
@@ -179,7 +180,7 @@ impl AwaitAgent for AgentAnswers {
 
     fn cancel<'a>(&'a self, scope: &'a Scope, task_id: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let Ok(owner) = TaskOwner::of(scope) else { return };
+            let Some(owner) = SessionOwner::of(scope) else { return };
             if let Err(error) = self.tasks.cancel(&owner, task_id).await {
                 let error = &error as &dyn std::error::Error;
                 tracing::debug!(error, "an agent is not told to give a task up");

@@ -1,5 +1,6 @@
 //! The rows of tasks for other agents.
 
+use toolbus_policy::SessionOwner;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{Error as StoreError, LazyStore, Transaction};
@@ -9,7 +10,7 @@ use crate::config::ms;
 use crate::event::TaskChange;
 use crate::http_caller::SENT_NEW;
 use crate::tables::CHANGES;
-use crate::{A2aConfig, Error, TaskOwner};
+use crate::{A2aConfig, Error};
 
 const OPEN: &str = "open";
 const ENDED: &str = "ended";
@@ -22,7 +23,7 @@ const HANDOVER_GRACE_MS: i64 = 3_000;
 /// A task that is to be asked for.
 pub(crate) struct NewAsked {
     pub(crate) id: String,
-    pub(crate) owner: TaskOwner,
+    pub(crate) owner: SessionOwner,
     pub(crate) target: String,
     pub(crate) skill: String,
     pub(crate) timeout_ms: i64,
@@ -40,7 +41,7 @@ pub(crate) struct NewSent {
 #[derive(Debug, Clone)]
 pub(crate) struct AskedRow {
     pub(crate) id: String,
-    pub(crate) owner: TaskOwner,
+    pub(crate) owner: SessionOwner,
     pub(crate) target: String,
     pub(crate) skill: String,
     pub(crate) holder: String,
@@ -195,7 +196,7 @@ impl AskedTasks {
     /// An open task of an owner.
     pub(crate) async fn find_open(
         &self,
-        owner: &TaskOwner,
+        owner: &SessionOwner,
         id: &str,
     ) -> Result<Option<AskedRow>, Error> {
         let text = format!(
@@ -215,7 +216,7 @@ impl AskedTasks {
     fn read(&self, row: &AnyRow) -> Result<Option<AskedRow>, sqlx::Error> {
         let id: String = row.try_get("id")?;
         let (owner, session): (String, String) = (row.try_get("owner")?, row.try_get("session")?);
-        let Some(owner) = TaskOwner::read(&self.agent, &owner, &session) else {
+        let Some(owner) = SessionOwner::read(&self.agent, &owner, &session) else {
             tracing::warn!(id, "a task for another agent cannot be read");
             return Ok(None);
         };

@@ -1,11 +1,10 @@
 //! What happens to a task for another agent, and how a model reads it.
 
 use serde::{Deserialize, Serialize};
+use toolbus_policy::SessionOwner;
 use toolbus_wire::message::a2a::{
     AgentArtifact, AgentMessage, AgentMessagePart, AgentTaskError, AgentTaskResult, AgentTaskState,
 };
-
-use crate::TaskOwner;
 
 /// Longest text of a result, in bytes. What is over that is left out, and that is said.
 pub const RESULT_BYTES_MAX: usize = 1 << 20;
@@ -19,7 +18,7 @@ pub struct TaskEvent {
     /// killed while it told it.
     pub task_id: String,
     /// Whose task it is.
-    pub owner: TaskOwner,
+    pub owner: SessionOwner,
     /// The agent that was asked.
     pub target: String,
     /// What it was asked for.

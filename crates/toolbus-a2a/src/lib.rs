@@ -68,7 +68,6 @@ mod http_rows;
 mod http_server;
 mod intake;
 pub mod metrics;
-mod owner;
 mod ports;
 mod presence;
 mod protocol;
@@ -90,7 +89,6 @@ pub use http_caller::{
 };
 pub use http_server::{ApiSettings, HTTP_BODY_BYTES_MAX, HttpServer, HttpServerConfig, RPC_PATH};
 pub use intake::TaskIntake;
-pub use owner::TaskOwner;
 pub use ports::{DoTask, KeepResult, OnTask, ResultText, Task, TaskEnd, TaskProgress, Told};
 pub use presence::{Presence, PresenceDeps};
 pub use tables::MIGRATIONS;

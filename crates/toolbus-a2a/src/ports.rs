@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
+use toolbus_policy::SessionOwner;
 use toolbus_tools::Principal;
 use toolbus_wire::message::a2a::{AgentArtifact, AgentErrorCode, AgentTaskRequest};
 
-use crate::{TaskEvent, TaskOwner};
+use crate::TaskEvent;
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub trait OnTask: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultText<'a> {
     /// Whose it is, and in which session.
-    pub owner: &'a TaskOwner,
+    pub owner: &'a SessionOwner,
     /// The key within the namespace of the session: `a2a/{agent}/{task}/result`.
     pub key: String,
     /// The text.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolbus_bus::{Bus, Envelope, PublishError};
+use toolbus_policy::SessionOwner;
 use toolbus_store::LazyStore;
 use toolbus_tools::scope::DEPTH_MAX;
 use toolbus_wire::envelope::new_id;
@@ -20,7 +21,7 @@ use crate::asked::{AskedRow, AskedTasks, NewAsked, NewSent, Recorded};
 use crate::config::ms;
 use crate::event::TaskChange;
 use crate::metrics::{Direction, EndedTask, Outcome, TaskMetrics, Transport};
-use crate::{A2aConfig, Directory, Error, KeepResult, OnTask, TaskOwner};
+use crate::{A2aConfig, Directory, Error, KeepResult, OnTask};
 
 /// Longest message of a task, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 10;
@@ -179,7 +180,7 @@ impl Tasks {
     /// # Errors
     /// When it is not sent, for a reason that is for models, too. What may have been sent counts
     /// as sent.
-    pub async fn invoke(&self, owner: &TaskOwner, task: NewTask) -> Result<Dispatched, Error> {
+    pub async fn invoke(&self, owner: &SessionOwner, task: NewTask) -> Result<Dispatched, Error> {
         let TasksDeps { bus, config, .. } = self.deps();
         let target = self.target(&task.target)?;
         let timeout = task.timeout.unwrap_or(config.timeout);
@@ -240,7 +241,7 @@ impl Tasks {
     ///
     /// # Errors
     /// When it cannot be asked.
-    pub async fn cancel(&self, owner: &TaskOwner, task_id: &str) -> Result<CancelAsked, Error> {
+    pub async fn cancel(&self, owner: &SessionOwner, task_id: &str) -> Result<CancelAsked, Error> {
         let Some(row) = self.rows().find_open(owner, task_id).await? else {
             return Ok(CancelAsked::NotOpen);
         };

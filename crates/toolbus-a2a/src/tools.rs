@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use toolbus_policy::SessionOwner;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
 use toolbus_tools::{Executor, Guide, Tool};
 
 use crate::tasks::{NewTask, Tasks};
-use crate::{Error, TaskOwner, texts};
+use crate::{Error, texts};
 
 const SOURCE: &str = "a2a";
 /// What is said of a missing argument.
@@ -151,7 +152,7 @@ impl Executor for A2aTool {
 
 impl A2aTool {
     async fn invoke(&self, call: &Invocation) -> Result<String, Error> {
-        let owner = TaskOwner::of(&call.scope)?;
+        let owner = SessionOwner::of(&call.scope).ok_or(Error::NoSession)?;
         let minutes = call.arguments.get("timeout_minutes").and_then(Value::as_u64);
         let task = NewTask {
             target: text(&call.arguments, "agent_name").to_owned(),

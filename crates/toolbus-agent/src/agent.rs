@@ -251,11 +251,7 @@ impl Agent {
             return Ok(());
         }
         let mut session = self.deps.sessions.open(at).await?;
-        let Notice { id, text } = notice;
-        let recorded = match session.was_noticed(&id) {
-            true => Ok(Vec::new()),
-            false => session.record(Event::Noticed { id, text }).await,
-        };
+        let recorded = session.record_notice(notice).await;
         session.close().await;
         recorded.map(|_| ())
     }
@@ -452,12 +448,8 @@ impl<'a> Turn<'a> {
 
     /// Writes a notice down, unless the session was told before or takes no more.
     async fn take_notice(&mut self, posted: Posted) -> Result<Vec<Effect>, Error> {
-        let Posted { notice: Notice { id, text }, taken } = posted;
-        let recorded = match self.session.was_noticed(&id) {
-            true => Ok(Vec::new()),
-            false => self.session.record(Event::Noticed { id, text }).await,
-        };
-        match recorded {
+        let Posted { notice, taken } = posted;
+        match self.session.record_notice(notice).await {
             Ok(effects) => {
                 // Who has told it may be gone.
                 let _ = taken.send(true);

@@ -426,14 +426,10 @@ fn reply_id(message: &str) -> String {
 
 /// What a user is told of a turn.
 fn text_of(end: TurnEnd) -> String {
-    match end {
-        TurnEnd::Answered { text, limit: None } => text,
-        TurnEnd::Answered { text, limit: Some(limit) } => {
-            format!("{text}\n\n[{}]", limit.explanation())
-        }
+    end.into_answer().unwrap_or_else(|end| match end {
         TurnEnd::Failed { reason } => format!("Error: {reason}"),
-        TurnEnd::Cancelled => "Error: the turn was cancelled".to_owned(),
-    }
+        _ => "Error: the turn was cancelled".to_owned(),
+    })
 }
 
 /// The text of an answer.

@@ -141,6 +141,22 @@ pub enum TurnEnd {
     Cancelled,
 }
 
+impl TurnEnd {
+    /// The answer, with what kept the model from going on where something did.
+    ///
+    /// # Errors
+    /// The end, where it has none.
+    pub fn into_answer(self) -> Result<String, Self> {
+        match self {
+            Self::Answered { text, limit: None } => Ok(text),
+            Self::Answered { text, limit: Some(limit) } => {
+                Ok(format!("{text}\n\n[{}]", limit.explanation()))
+            }
+            end => Err(end),
+        }
+    }
+}
+
 /// What kept a model from going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -16,6 +16,7 @@ use toolbus_tools::{Principal, Scope};
 use toolbus_wire::name::AgentName;
 
 use crate::conversation::{Conversation, Effect, Event, OutOfTurn, TurnEnd, TurnLimits};
+use crate::notices::Notice;
 
 /// What a store needs that keeps sessions.
 pub const MIGRATIONS: Migrations = Migrations {
@@ -522,6 +523,18 @@ impl OpenSession {
     pub(crate) fn earlier_turn(&self, id: &str) -> Option<EarlierTurn> {
         let (_, end) = self.written.said.iter().rev().find(|(said, _)| said == id)?;
         Some(end.clone().map_or(EarlierTurn::UnderWay, EarlierTurn::Ended))
+    }
+
+    /// Takes a notice and writes it down, unless that was done before.
+    ///
+    /// # Errors
+    /// As of [`record`](Self::record).
+    pub(crate) async fn record_notice(&mut self, notice: Notice) -> Result<Vec<Effect>, Error> {
+        let Notice { id, text } = notice;
+        match self.was_noticed(&id) {
+            true => Ok(Vec::new()),
+            false => self.record(Event::Noticed { id, text }).await,
+        }
     }
 
     /// Whether a notice of this id was written down before, as far as it is remembered.

@@ -25,6 +25,7 @@ pub mod presets;
 mod principal;
 pub mod retry;
 mod rule_set;
+mod session_owner;
 mod settings;
 pub mod spawn;
 mod text_index;
@@ -39,6 +40,7 @@ pub use live::LivePolicy;
 pub use mistake::{Mistake, Mistakes};
 pub use principal::{PrincipalError, parse_principal, principal_text};
 pub use rule_set::RULES_MAX;
+pub use session_owner::SessionOwner;
 pub use settings::{
     BudgetSettings, CountedBy, Effect, LimitSettings, Period, PolicySettings, RuleSettings,
 };

@@ -1,9 +1,10 @@
 //! What happens to a subagent, and how a model reads it.
 
 use serde::{Deserialize, Serialize};
+use toolbus_policy::SessionOwner;
 
+use crate::SubagentEnd;
 use crate::texts::make_preview;
-use crate::{SubagentEnd, SubagentOwner};
 
 /// The error of one that was cancelled.
 pub(crate) const CANCELLED: &str = "it was cancelled";
@@ -17,7 +18,7 @@ pub struct SubagentEvent {
     /// told it.
     pub id: String,
     /// Who has spawned it.
-    pub owner: SubagentOwner,
+    pub owner: SessionOwner,
     /// What it is to do.
     pub description: String,
     /// What happened.

@@ -1,6 +1,7 @@
 //! The rows of subagents as those processes see them that run them and tell of them: what was left
 //! by others, what is to be told, and what is forgotten.
 
+use toolbus_policy::SessionOwner;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_tools::budget::{TurnUsage, Usage};
@@ -9,7 +10,7 @@ use toolbus_wire::name::InstanceId;
 use crate::config::ms;
 use crate::rows::{ENDED, RUNNING, SubagentRows};
 use crate::tables::CHANGES;
-use crate::{Error, SubagentOwner, SubagentsConfig};
+use crate::{Error, SubagentsConfig};
 
 /// How long the process that has written an end is left alone with telling it.
 const HANDOVER_GRACE_MS: i64 = 3_000;
@@ -18,7 +19,7 @@ const HANDOVER_GRACE_MS: i64 = 3_000;
 #[derive(Debug, Clone)]
 pub(crate) struct OpenRow {
     pub(crate) id: String,
-    pub(crate) owner: SubagentOwner,
+    pub(crate) owner: SessionOwner,
     pub(crate) description: String,
     pub(crate) is_running: bool,
     holder: String,
@@ -31,7 +32,7 @@ pub(crate) struct OpenRow {
 #[derive(Debug, Clone)]
 pub(crate) struct Orphan {
     pub(crate) id: String,
-    pub(crate) owner: SubagentOwner,
+    pub(crate) owner: SessionOwner,
     pub(crate) description: String,
     pub(crate) context: String,
     pub(crate) depth: u8,
@@ -323,9 +324,9 @@ impl Orphan {
     }
 }
 
-fn read_owner(rows: &SubagentRows, row: &AnyRow) -> Result<Option<SubagentOwner>, sqlx::Error> {
+fn read_owner(rows: &SubagentRows, row: &AnyRow) -> Result<Option<SessionOwner>, sqlx::Error> {
     let (owner, session): (String, String) = (row.try_get("owner")?, row.try_get("session")?);
-    let read = SubagentOwner::read(&rows.agent, &owner, &session);
+    let read = SessionOwner::read(&rows.agent, &owner, &session);
     if read.is_none() {
         let id: String = row.try_get("id")?;
         tracing::warn!(id, "a subagent cannot be read");

@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use toolbus_policy::SessionOwner;
 use toolbus_tools::budget::{RunLimits, Usage};
 use toolbus_tools::{Budget, Scope};
 
-use crate::{SubagentEvent, SubagentOwner};
+use crate::SubagentEvent;
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct SubagentRun {
     /// Its id. What it is told to do is said under this id, so that it is done once.
     pub id: String,
     /// Who has spawned it.
-    pub owner: SubagentOwner,
+    pub owner: SessionOwner,
     /// What it may see and do: a child of the scope that has spawned it, in the session
     /// `subagent/{id}`, and cancelled with it. `None`: another process has begun it and was lost.
     /// Then it is a scope of the owner's principal, with [`subagent_view`](crate::subagent_view),

@@ -1,5 +1,6 @@
 //! The rows of subagents: spawning, cancelling, ending, and what is read of them.
 
+use toolbus_policy::SessionOwner;
 use toolbus_policy::spawn::Priority;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
@@ -7,9 +8,9 @@ use toolbus_store::{Error as StoreError, LazyStore, Transaction};
 use toolbus_tools::budget::Usage;
 use toolbus_wire::name::{AgentName, InstanceId};
 
+use crate::Error;
 use crate::slots::{SlotRow, Slots, priority_of};
 use crate::tables::CHANGES;
-use crate::{Error, SubagentOwner};
 
 pub(crate) const RUNNING: &str = "running";
 pub(crate) const ENDED: &str = "ended";
@@ -17,7 +18,7 @@ pub(crate) const ENDED: &str = "ended";
 /// A subagent that is to be written down.
 pub(crate) struct NewRow {
     pub(crate) id: String,
-    pub(crate) owner: SubagentOwner,
+    pub(crate) owner: SessionOwner,
     /// What says that it is the same call.
     pub(crate) call: String,
     pub(crate) description: String,
@@ -170,7 +171,7 @@ impl SubagentRows {
 
     /// Notes that a subagent is to be cancelled. `false`: the owner has none of that id that has
     /// not ended.
-    pub(crate) async fn cancel(&self, owner: &SubagentOwner, id: &str) -> Result<bool, Error> {
+    pub(crate) async fn cancel(&self, owner: &SessionOwner, id: &str) -> Result<bool, Error> {
         let (id, owner, agent) = (id.to_owned(), owner.clone(), self.agent.to_string());
         let store = self.store.open().await?;
 
@@ -245,7 +246,7 @@ impl SubagentRows {
     /// says how long it took, in milliseconds. `None`: another process has it.
     pub(crate) async fn end(
         &self,
-        owner: &SubagentOwner,
+        owner: &SessionOwner,
         id: &str,
         outcome: &str,
     ) -> Result<Option<i64>, Error> {
@@ -283,7 +284,7 @@ impl SubagentRows {
     }
 
     /// The subagents of an owner that have not ended, from the oldest on.
-    pub(crate) async fn list(&self, owner: &SubagentOwner) -> Result<Vec<ActiveSubagent>, Error> {
+    pub(crate) async fn list(&self, owner: &SessionOwner) -> Result<Vec<ActiveSubagent>, Error> {
         let rows = sqlx::query(
             "SELECT id, description, created_ms FROM subagents
              WHERE agent = $1 AND owner = $2 AND session = $3 AND state = $4
@@ -300,14 +301,14 @@ impl SubagentRows {
     }
 
     /// Who has spawned a subagent, as long as it is remembered.
-    pub(crate) async fn owner_of(&self, id: &str) -> Result<Option<SubagentOwner>, Error> {
+    pub(crate) async fn owner_of(&self, id: &str) -> Result<Option<SessionOwner>, Error> {
         let found: Option<(String, String)> =
             sqlx::query_as("SELECT owner, session FROM subagents WHERE id = $1 AND agent = $2")
                 .bind(id)
                 .bind(self.agent.as_str())
                 .fetch_optional(self.store.open().await?.readers())
                 .await?;
-        Ok(found.and_then(|(owner, session)| SubagentOwner::read(&self.agent, &owner, &session)))
+        Ok(found.and_then(|(owner, session)| SessionOwner::read(&self.agent, &owner, &session)))
     }
 
     /// What time it is for who reads.
@@ -340,7 +341,7 @@ impl ActiveSubagent {
 /// Has everybody else wait who counts in this session, until this write is committed.
 pub(crate) async fn count_in(
     transaction: &mut Transaction,
-    owner: &SubagentOwner,
+    owner: &SessionOwner,
 ) -> Result<(), StoreError> {
     let now = transaction.now_ms().await?;
     sqlx::query(
@@ -359,7 +360,7 @@ pub(crate) async fn count_in(
 /// The subagents of a session that have not ended, from the oldest on.
 async fn slot_rows(
     transaction: &mut Transaction,
-    owner: &SubagentOwner,
+    owner: &SessionOwner,
 ) -> Result<Vec<SlotRow>, StoreError> {
     let rows = sqlx::query(
         "SELECT id, priority, is_paused FROM subagents

@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbus_policy::SessionOwner;
 use toolbus_store::until_changed;
 use toolbus_tools::budget::{BudgetLimits, TurnUsage, Usage};
 use toolbus_tools::{Budget, Scope};
@@ -18,7 +19,7 @@ use crate::publish::publish_event;
 use crate::rows::Hold;
 use crate::subagents::{Inner, RunningHere};
 use crate::tables::CHANGES;
-use crate::{SubagentChange, SubagentEnd, SubagentEvent, SubagentOwner, SubagentRun};
+use crate::{SubagentChange, SubagentEnd, SubagentEvent, SubagentRun};
 
 /// How long the work has to end whose time is over.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
@@ -30,7 +31,7 @@ const KEEP_BACKOFF: Duration = Duration::from_secs(1);
 /// A subagent that begins here, or goes on.
 pub(crate) struct Start {
     pub(crate) id: String,
-    pub(crate) owner: SubagentOwner,
+    pub(crate) owner: SessionOwner,
     pub(crate) description: String,
     pub(crate) context: String,
     pub(crate) depth: u8,

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::Bus;
+use toolbus_policy::SessionOwner;
 use toolbus_policy::spawn::Priority;
 use toolbus_store::LazyStore;
 use toolbus_tools::Scope;
@@ -30,8 +31,7 @@ use crate::rows::{Inserted, NewRow, SubagentRows};
 use crate::run::Start;
 use crate::scope::{child_scope, subagent_of, subagent_session};
 use crate::{
-    ActiveSubagent, Error, OnSubagent, RunSubagent, SubagentChange, SubagentEvent, SubagentOwner,
-    SubagentsConfig,
+    ActiveSubagent, Error, OnSubagent, RunSubagent, SubagentChange, SubagentEvent, SubagentsConfig,
 };
 
 /// How long an id is, in lower hex.
@@ -96,7 +96,7 @@ pub(crate) struct Inner {
 /// A subagent that this process runs.
 #[derive(Clone)]
 struct Running {
-    owner: SubagentOwner,
+    owner: SessionOwner,
     description: String,
 }
 
@@ -154,7 +154,7 @@ impl Subagents {
         call: &CallId,
         new: NewSubagent,
     ) -> Result<String, Error> {
-        let owner = SubagentOwner::of(scope)?;
+        let owner = SessionOwner::of(scope).ok_or(Error::NoSession)?;
         check_not_inside(scope)?;
         let config = &self.0.deps.config;
         let context = new.context.unwrap_or_default();
@@ -204,7 +204,7 @@ impl Subagents {
     /// # Errors
     /// When the state cannot be used, or a subagent asks.
     pub async fn cancel(&self, scope: &Scope, id: &str) -> Result<bool, Error> {
-        let owner = SubagentOwner::of(scope)?;
+        let owner = SessionOwner::of(scope).ok_or(Error::NoSession)?;
         check_not_inside(scope)?;
         let is_id = id.len() == ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         Ok(is_id && self.0.rows.cancel(&owner, id).await?)
@@ -215,7 +215,7 @@ impl Subagents {
     /// # Errors
     /// When the state cannot be used, or a subagent asks.
     pub async fn list(&self, scope: &Scope) -> Result<Vec<ActiveSubagent>, Error> {
-        let owner = SubagentOwner::of(scope)?;
+        let owner = SessionOwner::of(scope).ok_or(Error::NoSession)?;
         check_not_inside(scope)?;
         self.0.rows.list(&owner).await
     }
@@ -249,8 +249,8 @@ impl Subagents {
 
     /// Whose whiteboard it is that the calls of this scope see: that of the session, and within a
     /// subagent that of whoever has spawned it.
-    pub(crate) async fn whiteboard_owner(&self, scope: &Scope) -> Result<SubagentOwner, Error> {
-        let own = SubagentOwner::of(scope)?;
+    pub(crate) async fn whiteboard_owner(&self, scope: &Scope) -> Result<SessionOwner, Error> {
+        let own = SessionOwner::of(scope).ok_or(Error::NoSession)?;
         let Some(id) = subagent_of(&own.session) else { return Ok(own) };
         let running = self.0.running.lock().get(id).map(|running| running.owner.clone());
         let owner = match running {
@@ -337,7 +337,7 @@ pub(crate) fn check_length(
 
 /// What says that a call is the same as one before. Clients may number their calls alike, so what
 /// they ask for is a part of it.
-fn same_call(owner: &SubagentOwner, call: &CallId, start: &Start, priority: Priority) -> String {
+fn same_call(owner: &SessionOwner, call: &CallId, start: &Start, priority: Priority) -> String {
     let Start { description, context, timeout, .. } = start;
     let call = (
         owner.key(),

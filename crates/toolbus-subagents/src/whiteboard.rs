@@ -3,6 +3,7 @@
 //! The last who writes an entry is right. Whoever writes counts what is there, and of those who do
 //! so at once one waits for the other, so a whiteboard never has more than it may.
 
+use toolbus_policy::SessionOwner;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{Error as StoreError, Transaction};
@@ -11,7 +12,7 @@ use toolbus_tools::Scope;
 use crate::event::without_zeros;
 use crate::rows::count_in;
 use crate::subagents::check_length;
-use crate::{Error, SubagentOwner, Subagents, WhiteboardLimits};
+use crate::{Error, Subagents, WhiteboardLimits};
 
 /// An entry of a whiteboard, without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +166,7 @@ fn check_key<'a>(key: &'a str, limits: &WhiteboardLimits) -> Result<&'a str, Err
 /// Whether an entry of this key and so many bytes has a place, beside all others.
 async fn check_room(
     transaction: &mut Transaction,
-    owner: &SubagentOwner,
+    owner: &SessionOwner,
     key: &str,
     bytes: i64,
     limits: &WhiteboardLimits,

@@ -11,12 +11,13 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolbus_a2a::{
     A2aConfig, Caller, Directory, DoTask, KeepResult, NewTask, OnTask, Presence, PresenceDeps,
-    ResultText, Task, TaskChange, TaskEnd, TaskEvent, TaskIntake, TaskOwner, TaskProgress, Tasks,
-    TasksDeps, Told, Worker, WorkerDeps,
+    ResultText, Task, TaskChange, TaskEnd, TaskEvent, TaskIntake, TaskProgress, Tasks, TasksDeps,
+    Told, Worker, WorkerDeps,
 };
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
 };
+use toolbus_policy::SessionOwner;
 use toolbus_rabbitmq::{Config, RabbitBus};
 use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_testkit::eventually;
@@ -426,8 +427,8 @@ pub(crate) fn scope(name: &AgentName) -> Scope {
         .with_session(Some(SessionId::parse("s1").expect("a session")))
 }
 
-pub(crate) fn owner(name: &AgentName) -> TaskOwner {
-    TaskOwner::of(&scope(name)).expect("it has a session")
+pub(crate) fn owner(name: &AgentName) -> SessionOwner {
+    SessionOwner::of(&scope(name)).expect("it has a session")
 }
 
 pub(crate) fn new_task(target: &str, message: &str) -> NewTask {

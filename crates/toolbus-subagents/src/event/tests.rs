@@ -1,3 +1,4 @@
+use toolbus_policy::SessionOwner;
 use toolbus_tools::Principal;
 use toolbus_tools::id::SessionId;
 use toolbus_wire::name::AgentName;
@@ -5,7 +6,7 @@ use toolbus_wire::name::AgentName;
 use super::*;
 
 fn event(what: SubagentChange) -> SubagentEvent {
-    let owner = SubagentOwner {
+    let owner = SessionOwner {
         agent: AgentName::standard(),
         principal: Principal::claimed("alice"),
         session: SessionId::parse("s1").expect("a session"),

@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
 };
+use toolbus_policy::SessionOwner;
 use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_subagents::{
     NewSubagent, OnSubagent, Priority, RunSubagent, Runner, SubagentChange, SubagentEnd,
-    SubagentEvent, SubagentOwner, SubagentRun, Subagents, SubagentsConfig, SubagentsDeps, Told,
+    SubagentEvent, SubagentRun, Subagents, SubagentsConfig, SubagentsDeps, Told,
 };
 use toolbus_testkit::eventually;
 use toolbus_testkit::state::StatePlace;
@@ -425,8 +426,8 @@ pub(crate) fn scope_of(principal: &str, session: &str) -> Scope {
         .with_session(Some(SessionId::parse(session).expect("a session")))
 }
 
-pub(crate) fn owner() -> SubagentOwner {
-    SubagentOwner::of(&scope()).expect("it has a session")
+pub(crate) fn owner() -> SessionOwner {
+    SessionOwner::of(&scope()).expect("it has a session")
 }
 
 pub(crate) fn new_subagent(description: &str) -> NewSubagent {
