@@ -123,13 +123,20 @@ async def main():
 
     task = await first(polling.send_message(request("wait")))
     await until(polling, task.id, ["TASK_STATE_WORKING"])
-    following = asyncio.create_task(
-        collect(streaming.subscribe(SubscribeToTaskRequest(id=task.id)))
-    )
-    await asyncio.sleep(0.3)
+    heard = []
+
+    async def follow():
+        async for event in streaming.subscribe(SubscribeToTaskRequest(id=task.id)):
+            heard.append(describe_event(event))
+
+    following = asyncio.create_task(follow())
+    # The task, and what it says: then it is listened to.
+    while len(heard) < 2 and not following.done():
+        await asyncio.sleep(0.02)
     cancelled = await blocking.cancel_task(CancelTaskRequest(id=task.id))
     seen["cancelled"] = describe(cancelled)
-    seen["subscribed"] = [describe_event(event) for event in await following]
+    await following
+    seen["subscribed"] = heard
     seen["errors"] = {
         "cancel again": await error_of(blocking.cancel_task(CancelTaskRequest(id=task.id))),
         "subscribe": await error_of(
