@@ -345,6 +345,7 @@ impl ReceivedTasks {
         cancelled: Answer,
     ) -> Result<bool, toolbus_store::Error> {
         let now = transaction.now_ms().await?;
+
         let inserted = sqlx::query(
             "INSERT INTO a2a_tasks
              (agent, caller, id, state, holder, lease_until_ms, begun, received_ms, deadline_ms,

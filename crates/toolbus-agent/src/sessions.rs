@@ -388,6 +388,7 @@ impl Sessions {
         let begins = owner_text(agent, &Principal::claimed(beginning));
         // PostgreSQL's `substr` takes no longer integers.
         let length = i32::try_from(begins.chars().count()).unwrap_or(i32::MAX);
+
         let row = sqlx::query(
             "SELECT owner FROM agent_sessions WHERE session = $1 AND substr(owner, 1, $2) = $3
              ORDER BY changed_ms DESC LIMIT 1",
@@ -414,6 +415,7 @@ impl Sessions {
     ) -> Result<Option<SessionId>, Error> {
         let [schedules, subagents, agents] =
             INNER_SESSIONS.map(|beginning| format!("{beginning}%"));
+
         let found: Option<String> = sqlx::query_scalar(
             "SELECT session FROM agent_sessions
              WHERE owner = $1 AND session NOT LIKE $2 AND session NOT LIKE $3

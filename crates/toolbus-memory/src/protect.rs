@@ -115,6 +115,7 @@ impl ProtectResults {
                 format!("{beginning}\n[the rest could not be kept in working memory: {reason}]")
             }
         };
+
         if let Some(artifact) = artifact {
             shown.push_str(&format!("\n{}", describe(artifact)));
         }

@@ -158,6 +158,7 @@ impl Ledger {
             let (task, fires) = (&task.name, missed.fires);
             tracing::warn!(task, fires, "a scheduled task was missed");
         }
+
         let (task, firing, zone) = (task.clone(), firing.clone(), zone.name.clone());
         let history_max = self.schedules.config().history_max;
         let missed = self

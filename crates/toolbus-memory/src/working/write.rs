@@ -89,6 +89,7 @@ impl WorkingMemory {
         let owner = owner.as_str().to_owned();
         let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
         let store = self.store().open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {
