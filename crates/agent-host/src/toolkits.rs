@@ -18,7 +18,9 @@ use toolbus_toolkits::CredentialPlaces;
 use toolbus_toolkits::anthropic_usage::{self, RegisterError};
 use toolbus_toolkits::files::{self, Files};
 use toolbus_toolkits::linkedin::{self, LinkedIn};
-use toolbus_toolkits::rest::{self, AuthType, Rest, RestDeps};
+use toolbus_toolkits::rest::{
+    self, AuthType, Imported, Rest, RestDeps, RestEndpoint, RestSettings,
+};
 use toolbus_toolkits::shell::{self, Shell};
 use toolbus_toolkits::web::{self, Web, WebDeps};
 use toolbus_tools::registry;
@@ -50,6 +52,8 @@ struct Toolkit {
     offered: Result<OfferedToolkit, Off>,
     /// Where the keys are that its tools need, by the tools' names.
     keys: Vec<(String, KeyPlace)>,
+    /// Parts of it that do not work here, and why.
+    problems: Vec<(String, String)>,
 }
 
 /// A toolkit that is on.
@@ -105,12 +109,17 @@ impl Toolkits {
             Toolkit::new("files", open_files(settings)),
             bash,
             web_toolkit(settings, &deps),
-            rest_toolkit(settings, &deps),
+            rest_toolkit(settings, &deps).await,
             Toolkit::new("linkedin", open_linkedin(settings)),
             usage_toolkit(settings, &deps),
         ];
 
-        for Toolkit { name, offered, .. } in &toolkits {
+        for Toolkit { name, offered, problems, .. } in &toolkits {
+            for (part, reason) in problems {
+                tracing::warn!(toolkit = name, part, reason, "a part of a toolkit does not work");
+                let component = health.component(&format!("{name}: {part}"), Need::Optional);
+                component.set(State::down(reason));
+            }
             if let Err(Off::Unusable(reason)) = offered {
                 tracing::warn!(toolkit = name, reason, "a toolkit does not work here");
                 let component = health.component(name, Need::Optional);
@@ -141,7 +150,7 @@ impl Toolkits {
 
 impl Toolkit {
     fn new(name: &'static str, offered: Result<OfferedToolkit, Off>) -> Self {
-        Self { name, offered, keys: Vec::new() }
+        Self { name, offered, keys: Vec::new(), problems: Vec::new() }
     }
 
     async fn describe(self, vault: Option<&LazyVault>) -> ToolkitStatus {
@@ -171,6 +180,11 @@ impl Toolkit {
             };
             tools.push(ToolStatus { name, on: reason.is_none(), reason });
         }
+        tools.extend(self.problems.into_iter().map(|(part, reason)| ToolStatus {
+            name: part,
+            on: false,
+            reason: Some(reason),
+        }));
         ToolkitStatus::of_tools(self.name, tools)
     }
 }
@@ -244,29 +258,53 @@ fn open_web(settings: &Settings, deps: &ToolkitDeps) -> Result<OfferedToolkit, O
     Ok(OfferedToolkit::new(web::guide(), |registry| web::register(registry, web)))
 }
 
-fn rest_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
-    let mut toolkit = Toolkit::new("rest", open_rest(settings, deps));
-    for (at, endpoint) in settings.rest.endpoints.iter().enumerate() {
-        if endpoint.auth_type == AuthType::None {
-            continue;
-        }
-        let place = KeyPlace {
-            setting: format!("rest.endpoints[{at}].auth_credential"),
-            written: endpoint.auth_credential.clone(),
-            variable: endpoint.auth_env_var.clone(),
-            provider: format!("rest:{}", endpoint.name),
-        };
-        toolkit.keys.push((endpoint.name.clone(), place));
-    }
-    toolkit
-}
-
-fn open_rest(settings: &Settings, deps: &ToolkitDeps) -> Result<OfferedToolkit, Off> {
-    if settings.rest.endpoints.is_empty() {
-        return Err(Off::not_configured("rest.endpoints has none"));
+async fn rest_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
+    let settings = &settings.rest;
+    if settings.endpoints.is_empty() && settings.openapi.is_empty() {
+        let off = Off::not_configured("rest.endpoints and rest.openapi have none");
+        return Toolkit::new("rest", Err(off));
     }
     let deps = RestDeps { credentials: deps.credentials(), ..RestDeps::default() };
-    let rest = Rest::new(&settings.rest, deps).map_err(|error| Off::unusable(&error))?;
+    let imported = match Imported::read(settings, &deps).await {
+        Ok(imported) => imported,
+        Err(error) => return Toolkit::new("rest", Err(Off::unusable(&error))),
+    };
+
+    let keys = settings.endpoints.iter().enumerate();
+    let keys = keys.map(|(at, endpoint)| (endpoint, format!("rest.endpoints[{at}]")));
+    let of_documents = imported.endpoints.iter().map(|endpoint| {
+        let at = settings
+            .openapi
+            .iter()
+            .position(|document| endpoint.document.as_ref() == Some(&document.name));
+        (endpoint, format!("rest.openapi[{}]", at.unwrap_or_default()))
+    });
+    let keys = keys.chain(of_documents).filter_map(|(endpoint, setting)| {
+        Some((endpoint.name.clone(), key_of_endpoint(endpoint, &setting)?))
+    });
+    let keys = keys.collect();
+    let problems = imported.problems.iter().map(|(document, error)| {
+        (format!("document {document}"), toolbus_config::on_one_line(error))
+    });
+    let problems = problems.collect();
+
+    let mut settings = settings.clone();
+    settings.endpoints.extend(imported.endpoints);
+    Toolkit { keys, problems, ..Toolkit::new("rest", open_rest(&settings, deps)) }
+}
+
+/// Where the key of an endpoint is that needs one.
+fn key_of_endpoint(endpoint: &RestEndpoint, setting: &str) -> Option<KeyPlace> {
+    (endpoint.auth_type != AuthType::None).then(|| KeyPlace {
+        setting: format!("{setting}.auth_credential"),
+        written: endpoint.auth_credential.clone(),
+        variable: endpoint.auth_env_var.clone(),
+        provider: endpoint.vault_provider(),
+    })
+}
+
+fn open_rest(settings: &RestSettings, deps: RestDeps) -> Result<OfferedToolkit, Off> {
+    let rest = Rest::new(settings, deps).map_err(|error| Off::unusable(&error))?;
     Ok(OfferedToolkit::new(rest::guide(&rest), |registry| rest::register(registry, rest)))
 }
 
@@ -290,7 +328,7 @@ fn usage_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
         Err(reason) => Err(Off::NotConfigured(reason)),
     };
     let keys = vec![(anthropic_usage::NAME.to_owned(), place)];
-    Toolkit { name: anthropic_usage::NAME, offered, keys }
+    Toolkit { keys, ..Toolkit::new(anthropic_usage::NAME, offered) }
 }
 
 fn offer_usage(settings: &Settings, deps: &ToolkitDeps) -> OfferedToolkit {

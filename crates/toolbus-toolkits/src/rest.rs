@@ -4,15 +4,16 @@
 //! addresses that arguments make stay below the one of the settings: no argument changes the host,
 //! leaves its segment of the path or adds a parameter.
 //!
-//! To wire it: check [`RestSettings`] with those of the program, make [`Rest::new`] with the places
-//! of credentials (`rest:NAME` is the provider of the endpoint NAME in the vault), and call
-//! [`register`]; add [`guide`] to the guides where there are endpoints. [`openapi::import`] makes
-//! endpoints of a document, to be added to those of the settings before.
+//! To wire it: check [`RestSettings`] with those of the program, make the endpoints of OpenAPI
+//! documents ([`Imported::read`]) and add them to those of the settings, make [`Rest::new`] with the
+//! places of credentials ([`RestEndpoint::vault_provider`] names the provider in the vault), and
+//! call [`register`]; add [`guide`] to the guides where there are endpoints.
 //!
 //! Invariants: an endpoint that is not declared internal reaches public addresses only; a
 //! credential goes to its endpoint's origin and nowhere else, and stands in no result, error or
 //! log; a request that writes is never sent twice.
 
+mod documents;
 mod example;
 pub mod openapi;
 mod settings;
@@ -40,7 +41,8 @@ use toolbus_tools::{Executor, Guide, Tool};
 use toolbus_wire::{ErrorCode, Execution};
 
 use crate::credential::{Credential, CredentialPlaces, CredentialReference};
-pub use settings::{AuthType, RestEndpoint, RestMethod, RestSettings};
+pub use documents::{DOCUMENT_BYTES_MAX, DocumentError, Imported};
+pub use settings::{AuthType, OpenApiDocument, RestEndpoint, RestMethod, RestSettings};
 pub use template::TemplateError;
 use template::{ExpandError, UrlTemplate};
 
@@ -227,7 +229,7 @@ fn auth_of(endpoint: &RestEndpoint, places: &CredentialPlaces) -> Result<Option<
         }
     };
     let variable = endpoint.auth_env_var.as_deref();
-    let provider = format!("{SOURCE}:{}", endpoint.name);
+    let provider = endpoint.vault_provider();
     let credential = places.find(endpoint.auth_credential.as_ref(), variable, &provider);
     Ok(Some(Auth { credential, header, prefix }))
 }

@@ -39,7 +39,7 @@ async fn without_settings_each_is_off_for_a_reason() {
         ("files", false, "files.working_directory is not set"),
         ("bash", false, "bash.enabled is false"),
         ("web", false, "web.enabled is false"),
-        ("rest", false, "rest.endpoints has none"),
+        ("rest", false, "rest.endpoints and rest.openapi have none"),
         ("linkedin", false, "linkedin.enabled is false"),
         ("anthropic_usage", false, usage),
     ];

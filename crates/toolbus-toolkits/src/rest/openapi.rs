@@ -11,9 +11,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use reqwest::Url;
 use serde_json::{Map, Value, json};
-use toolbus_config::Secret;
 
-use super::settings::{AuthType, RestEndpoint, RestMethod};
+use super::settings::{OpenApiDocument, RestEndpoint, RestMethod};
 use schema::Resolver;
 
 /// Most operations that are imported from one document.
@@ -30,27 +29,6 @@ const METHODS: [(&str, RestMethod); 6] = [
     ("patch", RestMethod::Patch),
     ("delete", RestMethod::Delete),
 ];
-
-/// What is imported, and how it is called.
-#[derive(Debug, Clone, Default)]
-pub struct ImportOptions {
-    /// The operations, by their `operationId`, or `METHOD /path` where they have none. `None`: all.
-    pub operations: Option<Vec<String>>,
-    /// Where the API is, in place of the document's own word.
-    pub server: Option<Url>,
-    /// What the names of tools begin with.
-    pub name_prefix: String,
-    /// How requests are authenticated.
-    pub auth_type: AuthType,
-    /// The variable of the environment that has the credential.
-    pub auth_env_var: Option<String>,
-    /// The credential in its place, as [`RestEndpoint::auth_credential`].
-    pub auth_credential: Option<Secret>,
-    /// The header that an API key goes into, if not `X-Api-Key`.
-    pub api_key_header: Option<String>,
-    /// Whether the address may be one that is not public.
-    pub internal: bool,
-}
 
 /// Why a document is not imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,17 +79,19 @@ enum Place {
     Query { is_exploded: bool },
 }
 
-/// Makes endpoints of the operations of a document. They are still to be added to the settings,
-/// which check them.
+/// Makes endpoints of the operations of a document, as its settings say.
 ///
 /// # Errors
 /// Why one cannot be made.
-pub fn import(document: &Value, options: &ImportOptions) -> Result<Vec<RestEndpoint>, ImportError> {
+pub fn import(
+    document: &Value,
+    settings: &OpenApiDocument,
+) -> Result<Vec<RestEndpoint>, ImportError> {
     let version = document.get("openapi").and_then(Value::as_str).unwrap_or_default();
     if !version.starts_with("3.") {
         return Err(ImportError::Version);
     }
-    let operations = chosen(find_operations(document), options.operations.as_deref())?;
+    let operations = chosen(find_operations(document), settings.operations.as_deref())?;
     if operations.len() > OPERATIONS_MAX {
         return Err(ImportError::TooMany);
     }
@@ -119,7 +99,7 @@ pub fn import(document: &Value, options: &ImportOptions) -> Result<Vec<RestEndpo
     let mut names = HashSet::new();
     let mut endpoints = Vec::new();
     for operation in &operations {
-        let mut endpoint = endpoint_of(document, operation, options)?;
+        let mut endpoint = endpoint_of(document, operation, settings)?;
         let name = endpoint.name.clone();
         let mut number = 2;
         while !names.insert(endpoint.name.clone()) {
@@ -165,7 +145,7 @@ fn chosen<'a>(
 fn endpoint_of(
     document: &Value,
     operation: &Operation<'_>,
-    options: &ImportOptions,
+    settings: &OpenApiDocument,
 ) -> Result<RestEndpoint, ImportError> {
     let wrong = |problem: String| ImportError::Operation {
         operation: operation.id.chars().take(200).collect(),
@@ -198,25 +178,23 @@ fn endpoint_of(
     });
 
     let schema = json!({"type": "object", "properties": properties, "required": required});
-    let server = server_of(document, operation, options)?;
+    let server = server_of(document, operation, settings)?;
     let url_template = template_of(&server, operation.path, &parameters).map_err(wrong)?;
     let endpoint = RestEndpoint {
-        name: name_of(&options.name_prefix, &operation.id),
+        name: name_of(&settings.name_prefix, &operation.id),
         description: description_of(operation),
         url_template,
         method: operation.method,
         parameters_schema: Some(schema.to_string()),
-        auth_type: options.auth_type,
-        auth_env_var: options.auth_env_var.clone(),
-        auth_credential: options.auth_credential.clone(),
+        auth_type: settings.auth_type,
+        auth_env_var: settings.auth_env_var.clone(),
+        auth_credential: settings.auth_credential.clone(),
         send_body_as_json: body_argument.is_some(),
         body_argument,
-        internal: options.internal,
+        api_key_header: settings.api_key_header.clone(),
+        internal: settings.internal,
+        document: Some(settings.name.clone()),
         ..RestEndpoint::default()
-    };
-    let endpoint = match &options.api_key_header {
-        Some(header) => RestEndpoint { api_key_header: header.clone(), ..endpoint },
-        None => endpoint,
     };
     endpoint.check().map_err(wrong)?;
     Ok(endpoint)
@@ -302,10 +280,10 @@ fn body_of(
 fn server_of(
     document: &Value,
     operation: &Operation<'_>,
-    options: &ImportOptions,
+    settings: &OpenApiDocument,
 ) -> Result<String, ImportError> {
-    if let Some(server) = &options.server {
-        return Ok(server.as_str().trim_end_matches('/').to_owned());
+    if let Some(server) = &settings.server {
+        return Ok(server.expose().trim_end_matches('/').to_owned());
     }
     let of = |holder: Option<&Value>| holder?.as_array()?.first().cloned();
     let server = of(operation.value.get("servers"))

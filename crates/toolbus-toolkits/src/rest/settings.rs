@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use reqwest::Method;
 use reqwest::header::HeaderName;
+use reqwest::{Method, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolbus_config::{ByteSize, KeyReference, Mistakes, Secret, TimeSpan};
+use toolbus_config::{ByteSize, HttpUrl, KeyReference, Mistakes, Secret, TimeSpan};
 use toolbus_fetch::AllowedHost;
 use toolbus_tools::id::ToolName;
 use toolbus_tools::schema::Schema;
@@ -16,6 +16,12 @@ use toolbus_tools::tool::Risk;
 
 use super::template::UrlTemplate;
 
+/// The header of API keys where nobody says.
+const API_KEY_HEADER: &str = "X-Api-Key";
+/// Most documents.
+const DOCUMENTS_MAX: usize = 50;
+/// Longest prefix of the names of a document's tools, in characters.
+const NAME_PREFIX_CHARS_MAX: usize = 32;
 /// Most endpoints.
 const ENDPOINTS_MAX: usize = 500;
 /// The longest time that a request may take.
@@ -34,6 +40,8 @@ const FORBIDDEN_HEADERS: [&str; 7] =
 pub struct RestSettings {
     /// The endpoints.
     pub endpoints: Vec<RestEndpoint>,
+    /// OpenAPI documents, whose operations are endpoints too.
+    pub openapi: Vec<OpenApiDocument>,
     /// What endpoints that are not internal, and redirects, may reach though its address is not
     /// public: names, `*.domain`, addresses and networks.
     pub allowed_hosts: Vec<AllowedHost>,
@@ -89,6 +97,39 @@ pub struct RestEndpoint {
     pub risk: Option<Risk>,
     /// How long its requests may take, if not as long as all others.
     pub timeout: Option<TimeSpan>,
+    /// The document that it is an operation of. Credentials of the vault are the document's then.
+    #[serde(skip)]
+    pub document: Option<String>,
+}
+
+/// An OpenAPI document (3.0 or 3.1, JSON or YAML), and so a tool for each of its operations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenApiDocument {
+    /// What it is called: in messages, and as the owner of credentials in the vault.
+    pub name: String,
+    /// The file, or the address that it is fetched from at the start.
+    pub document: String,
+    /// The operations, by `operationId`, or `METHOD /path` where they have none. When not set, all.
+    pub operations: Option<Vec<String>>,
+    /// Where the API is, in place of what the document says. It has to be set for a document that
+    /// is fetched where requests have a credential or `internal` is set: whoever writes the
+    /// document would say where those go.
+    pub server: Option<HttpUrl>,
+    /// What the names of its tools begin with.
+    pub name_prefix: String,
+    /// How requests are authenticated.
+    pub auth_type: AuthType,
+    /// The variable of the environment that has the credential.
+    pub auth_env_var: Option<String>,
+    /// The credential in its place: `${vault:NAME}` for one of the vault, there of `rest:` and the
+    /// name of the document; `${NAME}` for a variable; or the credential itself. It is read for
+    /// each request, and not sent for the document itself.
+    pub auth_credential: Option<Secret>,
+    /// The header that an API key goes into.
+    pub api_key_header: String,
+    /// Whether the addresses of the document and of the API may be ones that are not public.
+    pub internal: bool,
 }
 
 /// A method of HTTP.
@@ -127,6 +168,7 @@ impl Default for RestSettings {
     fn default() -> Self {
         Self {
             endpoints: Vec::new(),
+            openapi: Vec::new(),
             allowed_hosts: Vec::new(),
             response_max: ByteSize::mebibytes(2),
             timeout: TimeSpan::seconds(30),
@@ -145,12 +187,30 @@ impl Default for RestEndpoint {
             auth_type: AuthType::None,
             auth_env_var: None,
             auth_credential: None,
-            api_key_header: "X-Api-Key".to_owned(),
+            api_key_header: API_KEY_HEADER.to_owned(),
             send_body_as_json: false,
             body_argument: None,
             internal: false,
             risk: None,
             timeout: None,
+            document: None,
+        }
+    }
+}
+
+impl Default for OpenApiDocument {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            document: String::new(),
+            operations: None,
+            server: None,
+            name_prefix: String::new(),
+            auth_type: AuthType::None,
+            auth_env_var: None,
+            auth_credential: None,
+            api_key_header: API_KEY_HEADER.to_owned(),
+            internal: false,
         }
     }
 }
@@ -191,6 +251,19 @@ impl RestSettings {
             }
         }
 
+        if self.openapi.len() > DOCUMENTS_MAX {
+            mistakes.add("rest.openapi", "50 at most");
+        }
+        let mut documents = HashSet::new();
+        for (at, document) in self.openapi.iter().enumerate() {
+            let key = format!("rest.openapi[{at}]");
+            if let Err(problem) = document.check() {
+                mistakes.add(&key, problem);
+            } else if !documents.insert(&document.name) {
+                mistakes.add(&key, format!("there are two documents '{}'", document.name));
+            }
+        }
+
         if !(1 << 10..=RESPONSE_BYTES_MAX).contains(&self.response_max.bytes()) {
             mistakes.add("rest.response_max", "between 1 KiB and 32 MiB");
         }
@@ -203,32 +276,26 @@ impl RestSettings {
 impl RestEndpoint {
     /// What is wrong with it, without a word of its credential.
     pub(super) fn check(&self) -> Result<(), String> {
-        ToolName::parse(&self.name).map_err(|error| format!("name: {error}"))?;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        if !self.name.bytes().all(is_plain) {
-            return Err("name: letters, digits, '_', '-' and '.'".to_owned());
-        }
+        check_name(&self.name)?;
         UrlTemplate::parse(&self.url_template).map_err(|error| format!("url_template: {error}"))?;
         self.parameters()?;
 
-        let header = self.api_key_header.to_ascii_lowercase();
-        if HeaderName::from_bytes(header.as_bytes()).is_err()
-            || FORBIDDEN_HEADERS.contains(&header.as_str())
-        {
-            return Err("api_key_header: it is no name of a header for a key".to_owned());
-        }
-        if let Some(credential) = &self.auth_credential {
-            KeyReference::parse(credential)
-                .map_err(|problem| format!("auth_credential: {problem}"))?;
-        }
-        let has_credential = self.auth_credential.is_some() || self.auth_env_var.is_some();
-        if self.auth_type != AuthType::None && !has_credential {
-            return Err("auth_type: it needs auth_env_var or auth_credential".to_owned());
-        }
+        check_auth(
+            self.auth_type,
+            &self.api_key_header,
+            self.auth_env_var.as_deref(),
+            self.auth_credential.as_ref(),
+        )?;
         if self.timeout.is_some_and(|timeout| !is_timeout(timeout)) {
             return Err("timeout: between 100 ms and ten minutes".to_owned());
         }
         Ok(())
+    }
+
+    /// Whose credentials of the vault it takes.
+    #[must_use]
+    pub fn vault_provider(&self) -> String {
+        format!("rest:{}", self.document.as_ref().unwrap_or(&self.name))
     }
 
     /// The schema of the arguments.
@@ -245,6 +312,72 @@ impl RestEndpoint {
         Schema::compile(&schema).map_err(|error| format!("parameters_schema: {error}"))?;
         Ok(Some(schema))
     }
+}
+
+impl OpenApiDocument {
+    /// What is wrong with it, without a look into the document.
+    fn check(&self) -> Result<(), String> {
+        check_name(&self.name)?;
+        if self.document.trim().is_empty() {
+            return Err("document: it needs a file or an address".to_owned());
+        }
+        if self.name_prefix.len() > NAME_PREFIX_CHARS_MAX || !is_plain(&self.name_prefix) {
+            return Err(format!(
+                "name_prefix: at most {NAME_PREFIX_CHARS_MAX} letters, digits, '_', '-' and '.'"
+            ));
+        }
+        let is_trusted = self.auth_type != AuthType::None || self.internal;
+        if self.url().is_some() && is_trusted && self.server.is_none() {
+            return Err("server: it is needed for a document that is fetched, where there is a \
+                        credential or internal is set"
+                .to_owned());
+        }
+        check_auth(
+            self.auth_type,
+            &self.api_key_header,
+            self.auth_env_var.as_deref(),
+            self.auth_credential.as_ref(),
+        )
+    }
+
+    /// Where it is fetched from. `None`: it is a file.
+    pub(super) fn url(&self) -> Option<Url> {
+        let url = Url::parse(self.document.trim()).ok()?;
+        matches!(url.scheme(), "http" | "https").then_some(url)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    ToolName::parse(name).map_err(|error| format!("name: {error}"))?;
+    match is_plain(name) {
+        true => Ok(()),
+        false => Err("name: letters, digits, '_', '-' and '.'".to_owned()),
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+}
+
+fn check_auth(
+    auth_type: AuthType,
+    api_key_header: &str,
+    variable: Option<&str>,
+    credential: Option<&Secret>,
+) -> Result<(), String> {
+    let header = api_key_header.to_ascii_lowercase();
+    if HeaderName::from_bytes(header.as_bytes()).is_err()
+        || FORBIDDEN_HEADERS.contains(&header.as_str())
+    {
+        return Err("api_key_header: it is no name of a header for a key".to_owned());
+    }
+    if let Some(credential) = credential {
+        KeyReference::parse(credential).map_err(|problem| format!("auth_credential: {problem}"))?;
+    }
+    if auth_type != AuthType::None && credential.is_none() && variable.is_none() {
+        return Err("auth_type: it needs auth_env_var or auth_credential".to_owned());
+    }
+    Ok(())
 }
 
 fn is_timeout(timeout: TimeSpan) -> bool {

@@ -8,6 +8,7 @@ mod files;
 mod guides;
 mod hostile_commands;
 mod hostile_files;
+mod openapi_documents;
 mod reports;
 mod rest;
 mod search;

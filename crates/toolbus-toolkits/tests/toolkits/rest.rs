@@ -1,47 +1,23 @@
 //! REST endpoints, from a server on loopback.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_testkit::scripted_server::{Asked, Part, Reply, Server};
 use toolbus_toolkits::CredentialPlaces;
-use toolbus_toolkits::rest::openapi::{ImportOptions, import};
+use toolbus_toolkits::rest::openapi::import;
 use toolbus_toolkits::rest::{
-    self, AuthType, Rest, RestDeps, RestEndpoint, RestMethod, RestSettings,
+    self, AuthType, OpenApiDocument, Rest, RestDeps, RestEndpoint, RestMethod, RestSettings,
 };
 use toolbus_tools::call::{Outcome, Output};
 use toolbus_tools::tool::Risk;
-use toolbus_tools::{CredentialSource, Invoker, Registry, UnreadableCredential};
+use toolbus_tools::{Invoker, Registry};
 use toolbus_wire::{ErrorCode, Execution};
 
-use crate::support::call;
+use crate::support::{Vault, call};
 
 const TOKEN: &str = "canary-token-of-an-endpoint";
-
-/// A vault of a test.
-#[derive(Default)]
-struct Vault(Mutex<BTreeMap<(String, String), String>>);
-
-impl Vault {
-    fn set(&self, provider: &str, name: &str, value: &str) {
-        self.0.lock().insert((provider.to_owned(), name.to_owned()), value.to_owned());
-    }
-}
-
-impl CredentialSource for Vault {
-    fn find<'a>(
-        &'a self,
-        provider: &'a str,
-        name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<zeroize::Zeroizing<String>>, UnreadableCredential>> {
-        let found = self.0.lock().get(&(provider.to_owned(), name.to_owned())).cloned();
-        Box::pin(std::future::ready(Ok(found.map(zeroize::Zeroizing::new))))
-    }
-}
 
 struct RestBench {
     server: Server,
@@ -363,12 +339,12 @@ async fn an_imported_operation_can_be_called() {
             }}}}
         }}}
     });
-    let options = ImportOptions {
+    let options = OpenApiDocument {
         server: Some("http://127.0.0.1:9".parse().expect("a URL")),
         auth_type: AuthType::Bearer,
         auth_credential: Some("${TOKEN}".to_owned().into()),
         internal: true,
-        ..ImportOptions::default()
+        ..OpenApiDocument::default()
     };
     let mut endpoints = import(&document, &options).expect("it is imported");
     endpoints[0].url_template = endpoints[0].url_template.replace("http://127.0.0.1:9", "BASE");

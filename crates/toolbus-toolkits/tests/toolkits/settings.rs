@@ -200,3 +200,33 @@ fn endpoints_that_cannot_be_called_are_mistakes() {
     check(&format!("{good}timeout = \"1h\""), "timeout");
     check(&format!("{good}[[rest.endpoints]]\n{good}"), "two endpoints");
 }
+
+#[test]
+fn a_document_that_is_fetched_does_not_say_where_a_credential_goes() {
+    let read = |document: &str, more: &str| {
+        read(&format!("[[rest.openapi]]\nname = \"pets\"\ndocument = \"{document}\"\n{more}"))
+    };
+    let (url, auth) =
+        ("https://docs.example/api.json", "auth_type = \"bearer\"\nauth_env_var = \"TOKEN\"\n");
+    for more in [auth, "internal = true\n"] {
+        let mistakes = read(url, more).expect_err("it needs a server");
+        assert!(mistakes.contains("rest.openapi[0]: server: it is needed"), "{mistakes}");
+        let named = format!("{more}server = \"https://api.example\"");
+        let server = read(url, &named).expect("it is right").rest.openapi.remove(0).server;
+        assert_eq!(server.expect("it is there").expose(), "https://api.example/");
+        assert!(read("api.json", more).is_ok());
+    }
+    assert!(read(url, "").is_ok());
+
+    for (more, problem) in [
+        ("name_prefix = \"a b\"", "name_prefix"),
+        ("auth_type = \"bearer\"", "auth_type"),
+        ("api_key_header = \"Host\"", "api_key_header"),
+        ("[[rest.openapi]]\nname = \"pets\"\ndocument = \"x\"", "two documents"),
+        ("[[rest.openapi]]\nname = \"a b\"\ndocument = \"x\"", "name"),
+        ("[[rest.openapi]]\nname = \"a\"", "document"),
+    ] {
+        let mistakes = read("api.json", more).expect_err(more);
+        assert!(mistakes.contains(problem), "{more}: {mistakes}");
+    }
+}

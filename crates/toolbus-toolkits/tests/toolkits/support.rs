@@ -1,11 +1,14 @@
 //! A working directory of a test, and an invoker with the tools.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolbus_query::{Engine, WORKER_MODE};
@@ -14,13 +17,36 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_toolkits::files::{self, Files, FilesSettings};
 use toolbus_toolkits::shell::{self, BashSettings, Shell};
 use toolbus_tools::call::{Call, Outcome, Output};
-use toolbus_tools::{Door, Invoker, Principal, Registry, Scope};
+use toolbus_tools::{
+    CredentialSource, Door, Invoker, Principal, Registry, Scope, UnreadableCredential,
+};
 use toolbus_wire::name::AgentName;
 
 /// A working directory with a folder beside it, and what may be called there.
 pub(crate) struct Bench {
     folder: TempDir,
     pub(crate) invoker: Invoker,
+}
+
+/// A vault of a test.
+#[derive(Default)]
+pub(crate) struct Vault(Mutex<BTreeMap<(String, String), String>>);
+
+impl Vault {
+    pub(crate) fn set(&self, provider: &str, name: &str, value: &str) {
+        self.0.lock().insert((provider.to_owned(), name.to_owned()), value.to_owned());
+    }
+}
+
+impl CredentialSource for Vault {
+    fn find<'a>(
+        &'a self,
+        provider: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<zeroize::Zeroizing<String>>, UnreadableCredential>> {
+        let found = self.0.lock().get(&(provider.to_owned(), name.to_owned())).cloned();
+        Box::pin(std::future::ready(Ok(found.map(zeroize::Zeroizing::new))))
+    }
 }
 
 /// Whom commands run as where tests are root's.

@@ -1,6 +1,7 @@
 //! What documents become, and which are refused.
 
 use super::*;
+use crate::rest::AuthType;
 
 fn document() -> Value {
     json!({
@@ -50,19 +51,19 @@ fn document() -> Value {
     })
 }
 
-fn endpoints(options: &ImportOptions) -> Vec<RestEndpoint> {
+fn endpoints(options: &OpenApiDocument) -> Vec<RestEndpoint> {
     import(&document(), options).expect("it can be imported")
 }
 
 fn problem(change: impl FnOnce(&mut Value)) -> String {
     let mut document = document();
     change(&mut document);
-    import(&document, &ImportOptions::default()).expect_err("refused").to_string()
+    import(&document, &OpenApiDocument::default()).expect_err("refused").to_string()
 }
 
 #[test]
 fn operations_become_endpoints() {
-    let all = endpoints(&ImportOptions::default());
+    let all = endpoints(&OpenApiDocument::default());
     let names: Vec<_> = all.iter().map(|endpoint| endpoint.name.as_str()).collect();
     assert_eq!(names, ["pets_show_by_id", "replacePet", "DELETE_pets_petId"]);
 
@@ -107,15 +108,15 @@ fn operations_become_endpoints() {
 
 #[test]
 fn operations_are_chosen_and_called_as_options_say() {
-    let options = ImportOptions {
+    let options = OpenApiDocument {
         operations: Some(vec!["replacePet".into(), "DELETE /pets/{petId}".into()]),
-        server: Some(Url::parse("http://127.0.0.1:9/base/").expect("a URL")),
+        server: Some("http://127.0.0.1:9/base/".parse().expect("a URL")),
         name_prefix: "pets.".into(),
         auth_type: AuthType::ApiKey,
         auth_env_var: Some("PETS_KEY".into()),
-        api_key_header: Some("X-Pets".into()),
+        api_key_header: "X-Pets".into(),
         internal: true,
-        ..ImportOptions::default()
+        ..OpenApiDocument::default()
     };
     let found = endpoints(&options);
     assert_eq!(found.len(), 2);
@@ -124,7 +125,8 @@ fn operations_are_chosen_and_called_as_options_say() {
     assert!(found[0].internal && found[0].auth_type == AuthType::ApiKey);
     assert_eq!(found[0].api_key_header, "X-Pets");
 
-    let unknown = ImportOptions { operations: Some(vec!["no".into()]), ..ImportOptions::default() };
+    let unknown =
+        OpenApiDocument { operations: Some(vec!["no".into()]), ..OpenApiDocument::default() };
     let error = import(&document(), &unknown).expect_err("refused");
     assert_eq!(error, ImportError::UnknownOperation("no".into()));
 }
@@ -136,7 +138,7 @@ fn names_are_never_the_same() {
     item["get"]["operationId"] = json!("same.id");
     item["put"]["operationId"] = json!("same/id");
     item["delete"]["operationId"] = json!("日本");
-    let found = import(&document, &ImportOptions::default()).expect("it can be imported");
+    let found = import(&document, &OpenApiDocument::default()).expect("it can be imported");
     let names: Vec<_> = found.iter().map(|endpoint| endpoint.name.as_str()).collect();
     assert_eq!(names, ["same_id", "same_id_2", "operation"]);
 }

@@ -1,0 +1,40 @@
+//! What can be parsed, and what is refused.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn json_and_yaml_are_the_same_document() {
+    let expected =
+        json!({"openapi": "3.1.0", "paths": {"/a": {"get": {"responses": {"200": {}}}}}});
+    assert_eq!(parse(&expected.to_string()).expect("JSON"), expected);
+    let yaml = "\u{feff}# an API\nopenapi: 3.1.0\npaths:\n  /a:\n    get:\n      responses:\n        \
+                200: {}\n";
+    assert_eq!(parse(yaml).expect("YAML"), expected);
+}
+
+#[test]
+fn a_text_is_refused_without_its_words() {
+    for text in ["{\"canary\": ", "canary: [", "a: 1\na: canary\n"] {
+        let error = parse(text).expect_err("refused").to_string();
+        assert!(error.starts_with("it is neither JSON nor YAML"), "{error}");
+        assert!(!error.contains("canary"), "{error}");
+    }
+}
+
+#[test]
+fn aliases_do_not_multiply() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..30 {
+        let item = format!("*a{}", level - 1);
+        bomb += &format!("a{level}: &a{level} [{}]\n", vec![item; 9].join(", "));
+    }
+    assert!(matches!(parse(&bomb), Err(DocumentError::Syntax(_))));
+}
+
+#[test]
+fn depth_is_bounded() {
+    let deep = format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(matches!(parse(&deep), Err(DocumentError::Syntax(_))));
+}
