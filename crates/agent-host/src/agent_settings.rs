@@ -34,15 +34,32 @@ pub struct AgentSettings {
     pub rounds_max: u32,
     /// Turns at a time, of users on the bus, and as many over HTTP.
     pub turns_max: NonZeroU16,
-    /// Results that are longer than this are split, and the model gets an index of the parts:
-    /// characters, as UTF-16 counts them.
+    /// What is done with results that are too long for a model. `split`: they are kept in working
+    /// memory, and the model gets an index of the parts. `cut`: it gets their beginning, and a
+    /// notice of how much there is. `whole`: nothing, up to the 8 MiB that no result exceeds.
+    pub long_results: LongResults,
+    /// Results that are longer than this are too long: characters, as UTF-16 counts them. When not
+    /// set: 64,000 where they are split, 40,000 where they are cut.
     #[schemars(range(min = 1_000, max = 10_000_000))]
-    pub long_result_characters: usize,
+    pub long_result_characters: Option<usize>,
     /// The same for models whose names begin so, such as `deepseek/`; the longest beginning holds.
     pub long_result_characters_by_model: BTreeMap<String, usize>,
     /// How large the definitions of tools may be that a model is told of, in bytes of JSON. Tools
     /// beyond that are left out until it has found them with `tool_search`.
     pub definitions_max: ByteSize,
+}
+
+/// What is done with results that are too long for a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LongResults {
+    /// They are kept in working memory, and the model gets an index of the parts.
+    #[default]
+    Split,
+    /// The model gets their beginning.
+    Cut,
+    /// The model gets all of them.
+    Whole,
 }
 
 impl Default for AgentSettings {
@@ -52,7 +69,8 @@ impl Default for AgentSettings {
             tier: Tier::Balanced,
             rounds_max: TurnLimits::default().rounds_max,
             turns_max: TURNS_MAX_DEFAULT,
-            long_result_characters: 64_000,
+            long_results: LongResults::Split,
+            long_result_characters: None,
             long_result_characters_by_model: BTreeMap::new(),
             definitions_max: ByteSize::of_bytes(64 << 10),
         }
@@ -70,13 +88,17 @@ impl AgentSettings {
     pub(crate) fn long_result_units(&self, models: &ModelSettings) -> usize {
         let names = models.endpoints_of(self.tier).into_iter();
         let models = names.filter_map(|name| models.endpoints.get(name));
+        let by_default = self.long_result_characters.unwrap_or(match self.long_results {
+            LongResults::Cut => 40_000,
+            LongResults::Split | LongResults::Whole => 64_000,
+        });
         let units = models.map(|endpoint| {
             let begins = |(prefix, _): &(&String, &usize)| endpoint.model.starts_with(*prefix);
             let by_model = self.long_result_characters_by_model.iter().filter(begins);
             let longest = by_model.max_by_key(|(prefix, _)| prefix.len());
-            longest.map_or(self.long_result_characters, |(_, units)| *units)
+            longest.map_or(by_default, |(_, units)| *units)
         });
-        units.min().unwrap_or(self.long_result_characters)
+        units.min().unwrap_or(by_default)
     }
 
     /// Adds what is wrong with them, under the key that they have.
@@ -85,7 +107,7 @@ impl AgentSettings {
             mistakes.add(&format!("{key}.rounds_max"), "it is 1 to 100");
         }
         let is_possible = |characters: &usize| LONG_RESULT_CHARACTERS.contains(characters);
-        if !is_possible(&self.long_result_characters) {
+        if self.long_result_characters.as_ref().is_some_and(|characters| !is_possible(characters)) {
             mistakes.add(&format!("{key}.long_result_characters"), LONG_RESULT_IS);
         }
         for (prefix, characters) in &self.long_result_characters_by_model {

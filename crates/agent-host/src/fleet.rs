@@ -27,6 +27,7 @@ use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
 use toolbus_wisps::WispsDeps;
 
+use crate::agent_settings::LongResults;
 use crate::other_agents::{self, LateOtherAgents, OtherAgents, Part};
 use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
@@ -274,7 +275,11 @@ fn keep_memory(builder: ToolbusBuilder, settings: &Settings, state: &KeptState) 
     if let Some(artifacts) = &state.artifacts {
         protect = protect.with_artifacts(artifacts.clone());
     }
-    let mut builder = builder.shape(Arc::new(protect));
+    let mut builder = match settings.agent.long_results {
+        LongResults::Split => builder.shape(Arc::new(protect)),
+        LongResults::Cut => builder.shape(Arc::new(protect.cutting())),
+        LongResults::Whole => builder,
+    };
     for guide in toolbus_memory::guides() {
         builder = builder.guide(guide);
     }

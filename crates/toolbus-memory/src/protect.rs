@@ -1,7 +1,8 @@
 //! Protection from large results: what a model could not take is kept in working memory in chunks,
 //! and the model gets an index of them.
 //!
-//! Where it cannot be kept, the model gets its beginning and is told what is missing, and why.
+//! Where it cannot be kept, or is only to be cut, the model gets its beginning and is told what is
+//! missing, and why.
 
 use futures_util::future::BoxFuture;
 use toolbus_artifacts::{Artifacts, NewArtifact, describe};
@@ -34,6 +35,7 @@ pub struct ProtectResults {
     threshold: ResultThreshold,
     artifacts: Option<Artifacts>,
     doors: Vec<Door>,
+    are_cut: bool,
 }
 
 /// A result that is too long.
@@ -47,7 +49,7 @@ impl ProtectResults {
     /// Keeps long results of turns in this memory; `threshold` says how long that is.
     #[must_use]
     pub fn new(memory: WorkingMemory, threshold: ResultThreshold) -> Self {
-        Self { memory, threshold, artifacts: None, doors: vec![Door::Turn] }
+        Self { memory, threshold, artifacts: None, doors: vec![Door::Turn], are_cut: false }
     }
 
     /// The same for the callers of these doors.
@@ -60,6 +62,12 @@ impl ProtectResults {
     #[must_use]
     pub fn with_artifacts(self, artifacts: Artifacts) -> Self {
         Self { artifacts: Some(artifacts), ..self }
+    }
+
+    /// The same, which keeps nothing in memory: a long result is cut, and a notice says so.
+    #[must_use]
+    pub fn cutting(self) -> Self {
+        Self { are_cut: true, ..self }
     }
 
     async fn protect(&self, mut output: Output, of: ShapeContext<'_>) -> Output {
@@ -87,7 +95,10 @@ impl ProtectResults {
             Some(artifact) => Some(artifact),
             None => self.store(&text.text, of).await,
         };
-        let content = self.keep_or_truncate(text, artifact.as_ref(), of).await;
+        let content = match self.are_cut {
+            true => text.cut(threshold, artifact.as_ref()),
+            false => self.keep_or_truncate(text, artifact.as_ref(), of).await,
+        };
         // The parts have the same text, and no more than that.
         output.blocks.retain(|block| block.kind != ContentKind::Text);
         Output { content: Some(content), artifact, ..output }
@@ -178,6 +189,21 @@ impl LargeResult<'_> {
         let omitted = self.units - utf16_len(&self.text[..end]);
         format!("{}\n[result truncated — {omitted} chars omitted]", &self.text[..end])
     }
+
+    /// How it begins, a notice of how much there is, and where all of it is.
+    fn cut(&self, units_max: usize, artifact: Option<&ArtifactInfo>) -> String {
+        let beginning = &self.text[..end_of_units(&self.text, units_max)];
+        let mut cut = format!(
+            "{beginning}\n\nOUTPUT TRUNCATED: Showing {} of {} characters from {}",
+            group_thousands(utf16_len(beginning), ','),
+            group_thousands(self.units, ','),
+            self.tool
+        );
+        if let Some(artifact) = artifact {
+            cut.push_str(&format!("\n{}", describe(artifact)));
+        }
+        cut
+    }
 }
 
 /// What the model gets in place of a text that was kept.
@@ -187,7 +213,7 @@ fn describe_kept(
     units: usize,
     artifact: Option<&ArtifactInfo>,
 ) -> String {
-    let (units, count, key) = (group_thousands(units), kept.chunks.len(), &kept.index_key);
+    let (units, count, key) = (group_thousands(units, ' '), kept.chunks.len(), &kept.index_key);
     let mut index = format!(
         "Tool result for '{tool}' is large ({units} chars) and has been split into {count} \
          chunk(s)\nstored in working memory.\nA document outline is stored at key `{key}` — \

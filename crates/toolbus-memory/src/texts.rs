@@ -125,12 +125,12 @@ pub(crate) fn format_age(ms: i64) -> String {
 }
 
 /// A number with a blank between its thousands.
-pub(crate) fn group_thousands(number: usize) -> String {
+pub(crate) fn group_thousands(number: usize, separator: char) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.char_indices() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
+            text.push(separator);
         }
         text.push(digit);
     }

@@ -5,9 +5,9 @@
 //! leaves its segment of the path or adds a parameter.
 //!
 //! To wire it: check [`RestSettings`] with those of the program, make the endpoints of OpenAPI
-//! documents ([`Imported::read`]) and add them to those of the settings, make [`Rest::new`] with the
-//! places of credentials ([`RestEndpoint::vault_provider`] names the provider in the vault), and
-//! call [`register`]; add [`guide`] to the guides where there are endpoints.
+//! documents ([`Imported::read`]) and add them to those of the settings, make [`Rest::new`] with
+//! the places of credentials ([`RestEndpoint::vault_provider`] names the provider in the vault),
+//! and call [`register`]; add [`guide`] to the guides where there are endpoints.
 //!
 //! Invariants: an endpoint that is not declared internal reaches public addresses only; a
 //! credential goes to its endpoint's origin and nowhere else, and stands in no result, error or
@@ -155,13 +155,19 @@ pub fn guide(rest: &Rest) -> Guide {
     }
 }
 
-/// Registers a tool for each endpoint.
+/// Registers a tool for each endpoint. One whose name is taken is left out, and a warning names
+/// both.
 ///
 /// # Errors
-/// When a name is taken.
+/// When the registry has no room.
 pub fn register(registry: &Registry, rest: Rest) -> Result<(), registry::Error> {
     for (tool, executor) in rest.tools {
-        registry.register(tool, executor)?;
+        match registry.register(tool, executor) {
+            Err(error @ registry::Error::Duplicate { .. }) => {
+                tracing::warn!(%error, "an endpoint is left out");
+            }
+            registered => registered?,
+        }
     }
     Ok(())
 }

@@ -28,4 +28,8 @@ fn the_model_that_takes_least_says_how_long_a_result_may_be() {
     check(Tier::Balanced, &[("deepseek/", 32_000)], 64_000);
     check(Tier::Balanced, &[("gpt", 200_000)], 200_000);
     assert_eq!(AgentSettings::default().long_result_units(&ModelSettings::default()), 64_000);
+    let cut = AgentSettings { long_results: LongResults::Cut, ..AgentSettings::default() };
+    assert_eq!(cut.long_result_units(&ModelSettings::default()), 40_000);
+    let said = AgentSettings { long_result_characters: Some(5_000), ..cut };
+    assert_eq!(said.long_result_units(&ModelSettings::default()), 5_000);
 }

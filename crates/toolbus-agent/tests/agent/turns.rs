@@ -16,6 +16,7 @@ fn answered(text: &str) -> TurnEnd {
     TurnEnd::Answered { text: text.to_owned(), limit: None }
 }
 
+/// MX-A1, MX-A2 and MX-A4: what fails is told by its own result, flagged, and harms no other call.
 #[tokio::test]
 async fn a_model_calls_tools_until_it_has_an_answer() {
     for bench in Bench::all().await {
@@ -41,6 +42,9 @@ async fn a_model_calls_tools_until_it_has_an_answer() {
         assert_eq!((texts[0], texts[1]), ("after 200", "look 1"));
         assert!(texts[2].starts_with("Error: ") && texts[2].contains("it broke"), "{texts:?}");
         assert!(texts[3].starts_with("Error: ") && texts[3].contains("nothing"), "{texts:?}");
+        let told: Vec<_> =
+            results.iter().map(|result| (result.call_id.as_str(), result.is_error)).collect();
+        assert_eq!(told, [("1", false), ("2", false), ("3", true), ("4", true)]);
         let ends: Vec<_> = events
             .iter()
             .filter_map(|event| match event {

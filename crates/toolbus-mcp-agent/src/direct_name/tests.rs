@@ -10,6 +10,7 @@ fn name(server: &str, tool: &str) -> String {
     direct_name(&ServerName::parse(server).expect("a server's name"), tool)
 }
 
+/// MX-M1.
 #[test]
 fn names_stand_as_they_are_where_they_can() {
     assert_eq!(name("todo", "add_task"), "todo__add_task");

@@ -8,6 +8,7 @@ fn result(value: Value) -> CallResult {
     CallResult::read(&RawJson::of(&value)).expect("a result")
 }
 
+/// MX-M3.
 #[test]
 fn text_blocks_are_joined_and_the_rest_is_kept() {
     let result = result(json!({"isError": true, "structuredContent": {"a": [1]}, "content": [

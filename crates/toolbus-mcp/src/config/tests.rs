@@ -72,6 +72,7 @@ fn a_whole_file() {
     assert_eq!(launch.environment["API_KEY"].expose(), "ab");
 }
 
+/// MX-M2.
 #[test]
 fn types_and_their_spellings() {
     let cases = [

@@ -116,6 +116,7 @@ async fn one_that_dies_during_a_call_ends_the_call_and_comes_back() {
     }
 }
 
+/// MX-M6.
 #[tokio::test]
 async fn a_harmless_call_is_sent_once_more() {
     // It changes nothing, or nothing more the second time.
@@ -401,6 +402,7 @@ async fn the_configuration_may_grant_less_time_than_a_call_asks_for() {
     set.close(Duration::ZERO).await;
 }
 
+/// MX-M5.
 #[tokio::test]
 async fn bad_servers_do_not_hold_up_a_good_one() {
     let folder = tempfile::tempdir().unwrap();

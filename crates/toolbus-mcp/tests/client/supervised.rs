@@ -196,6 +196,7 @@ async fn without_a_supervisor_servers_are_started_directly() {
     gone(&all).await;
 }
 
+/// MX-M4.
 #[tokio::test]
 async fn the_environment_of_a_server_is_not_its_supervisors() {
     let folder = tempfile::tempdir().unwrap();

@@ -29,7 +29,7 @@ fn thousands_stand_apart() {
     for (number, expected) in
         [(0, "0"), (999, "999"), (462_000, "462 000"), (1_234_567, "1 234 567")]
     {
-        assert_eq!(group_thousands(number), expected);
+        assert_eq!(group_thousands(number, ' '), expected);
     }
 }
 

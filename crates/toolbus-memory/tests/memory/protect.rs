@@ -131,6 +131,28 @@ async fn without_a_session_the_beginning_is_left() {
     assert_eq!(beginning, expected);
 }
 
+/// MX-A5.
+#[tokio::test]
+async fn a_result_can_be_cut_and_says_so() {
+    let bench = Bench::sqlite(MemoryConfig::default());
+    let (cutting, scope) = (bench.cutting(), scope("session/s1"));
+    let cut = say(&cutting, &scope, "give", json!({"text": "x", "times": 120_000})).await;
+    let notice = "\n\nOUTPUT TRUNCATED: Showing 1,000 of 120,000 characters from give\n";
+    let expected = "x".repeat(THRESHOLD) + notice;
+    let (beginning, artifact) = cut.split_at(expected.len());
+    assert_eq!(beginning, expected);
+    assert!(artifact.starts_with("[120000 bytes of text/plain"), "{artifact}");
+    let listed = bench.say("list_working_memory", json!({})).await;
+    assert!(!listed.contains("tool-give"), "{listed}");
+
+    let whole = say(&cutting, &scope, "give", json!({"text": "x", "times": THRESHOLD})).await;
+    assert_eq!(whole, "x".repeat(THRESHOLD));
+    // A character of two units is not split.
+    let text = format!("{}{}", "x".repeat(THRESHOLD - 1), "\u{1F980}!");
+    let cut = say(&cutting, &scope, "give", json!({"text": text})).await;
+    assert!(cut.contains("x\n\nOUTPUT TRUNCATED: Showing 999 of 1,002 characters"), "{cut}");
+}
+
 /// All words of a result are in its chunks, however many headings it has.
 #[tokio::test]
 async fn chunks_are_put_together_where_there_are_too_many() {

@@ -77,6 +77,13 @@ impl Bench {
         builder.shape(Arc::new(OffloadOutput::new(self.artifacts.clone()))).build()
     }
 
+    /// An invoker whose large results are artifacts, and cut.
+    pub(crate) fn cutting(&self) -> Invoker {
+        let artifacts = self.artifacts.clone();
+        let with = |protect: ProtectResults| protect.with_artifacts(artifacts).cutting();
+        invoker(&self.store, &self.config, with)
+    }
+
     /// The same memory in another process.
     pub(crate) fn other(&self) -> Invoker {
         let store = LazyStore::new(self.location.clone(), &[toolbus_memory::MIGRATIONS]);

@@ -326,12 +326,14 @@ impl OpenApiDocument {
                 "name_prefix: at most {NAME_PREFIX_CHARS_MAX} letters, digits, '_', '-' and '.'"
             ));
         }
+
         let is_trusted = self.auth_type != AuthType::None || self.internal;
         if self.url().is_some() && is_trusted && self.server.is_none() {
             return Err("server: it is needed for a document that is fetched, where there is a \
                         credential or internal is set"
                 .to_owned());
         }
+
         check_auth(
             self.auth_type,
             &self.api_key_header,

@@ -367,3 +367,23 @@ async fn an_imported_operation_can_be_called() {
         assert_eq!(error.code, ErrorCode::InvalidArguments);
     }
 }
+
+/// MX-R6: the first of two tools of one name stays.
+#[tokio::test]
+async fn an_endpoint_whose_name_is_taken_is_left_out() {
+    let named = |name: &str, description: &str| RestEndpoint {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        ..endpoint(RestMethod::Get, "https://api.example/")
+    };
+    let registry = Registry::new();
+    for (description, names) in [("first", &["a"][..]), ("second", &["a", "b"])] {
+        let endpoints = names.iter().map(|name| named(name, description)).collect();
+        let settings = RestSettings { endpoints, ..RestSettings::default() };
+        let rest = Rest::new(&settings, RestDeps::default()).expect("they can be used");
+        rest::register(&registry, rest).expect("there is room");
+    }
+    let snapshot = registry.snapshot();
+    let told = snapshot.tools().iter().map(|entry| entry.tool.description.as_str());
+    assert_eq!(told.collect::<Vec<_>>(), ["first", "second"]);
+}
