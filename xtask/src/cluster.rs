@@ -16,6 +16,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, ensure};
 
 use crate::kept_process::KeptProcess;
+use crate::test_lanes;
 use crate::workspace;
 use docker_engine::DockerEngine;
 
@@ -49,9 +50,13 @@ pub(crate) fn set_test_runner(cargo: &mut Command, folder: &Path) -> anyhow::Res
     Ok(())
 }
 
-/// Runs a test program, with a cluster where it needs one. Where none can be had, that is a failure
-/// if clusters are required; else the program is skipped with a line that says so.
+/// Runs a test program that no other lane has begun, with a cluster where it needs one. Where none
+/// can be had, that is a failure if clusters are required; else the program is skipped with a line
+/// that says so.
 pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    if !test_lanes::claim(Path::new(program))? {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut command = Command::new(program);
     command.args(arguments);
     let name = target_name(Path::new(program));

@@ -10,6 +10,7 @@ mod conformance;
 mod kept_process;
 mod real_parts;
 mod soak;
+mod test_lanes;
 mod test_run;
 mod tidy;
 mod workspace;

@@ -1,16 +1,20 @@
 //! `cargo xtask test`: every test, on real parts.
 //!
-//! The output of cargo passes through unchanged; after it come what failed, once more, and one line
-//! with the sum over all test programs. A run in which nothing was tested has failed.
+//! All tests run in two lanes at a time, since most of them wait most of the time. Each lane is a
+//! cargo that goes through all test programs; whichever comes to a program first runs it
+//! ([`LaneClaims`]). Of some packages alone there is one lane, and the output of cargo passes
+//! through unchanged. After it come what failed, once more, and one line with the sum over all test
+//! programs. A run in which nothing was tested has failed.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
 
 use crate::cluster;
 use crate::real_parts::{self, RealParts};
+use crate::test_lanes::{LaneClaims, LaneOutput};
 use crate::workspace;
 
 #[cfg(test)]
@@ -66,18 +70,54 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     let programs = workspace::target_folder()?.join("debug");
     let parts = RealParts::start(&programs)?;
 
+    let is_partial = !arguments.is_empty();
+    let claims = if is_partial { None } else { Some(LaneClaims::new()?) };
+    let run = |lane: Option<usize>| {
+        let mut command = test_command(arguments);
+        if let (Some(claims), Some(lane)) = (&claims, lane) {
+            claims.pass_to(&mut command);
+            if lane > 1 {
+                // Examples in comments are no programs that could be claimed.
+                command.args(["--lib", "--bins", "--tests"]);
+            }
+        }
+        cluster::set_test_runner(&mut command, &programs)?;
+        run_lane(parts.pass_environment_to(&mut command), lane)
+    };
+    if is_partial {
+        return run(None);
+    }
+
+    let [first, second] = std::thread::scope(|scope| {
+        let lanes = [1, 2].map(|lane| scope.spawn(move || run(Some(lane))));
+        lanes.map(|lane| lane.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a lane panicked"))))
+    });
+    let (mut first, second) = (first?, second?);
+    first.counts = first.counts.plus(second.counts);
+    first.success &= second.success || second.counts.is_empty();
+    first.failures.extend(second.failures);
+    Ok(first)
+}
+
+/// The cargo that runs what the arguments choose, by default all packages.
+fn test_command(arguments: &[&str]) -> Command {
     let mut command = workspace::cargo_command(&["test", "--locked", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument.starts_with("-p") || *argument == "--package") {
         command.arg("--workspace");
     }
+    command.args(arguments);
+    command
+}
 
-    cluster::set_test_runner(&mut command, &programs)?;
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child =
-        parts.pass_environment_to(&mut command).spawn().context("starting cargo test")?;
+/// Runs one cargo to its end, and counts its tests.
+fn run_lane(command: &mut Command, lane: Option<usize>) -> anyhow::Result<TestOutcome> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("starting cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
     let stderr = child.stderr.take().context("cargo test has no standard error")?;
-    let stderr = std::thread::spawn(move || pass_lines_on(stderr, std::io::stderr()));
+    let errors = LaneOutput::new(lane, std::io::stderr());
+    let stderr = std::thread::spawn(move || pass_lines_on(stderr, errors));
+    let mut output = LaneOutput::new(lane, std::io::stdout());
     let mut counter = SummaryReader::default();
     let mut chunk = [0; 8192];
 
@@ -86,9 +126,8 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
         if length == 0 {
             break;
         }
-        // Written at once, even within a line, so that a test that hangs shows its name.
-        std::io::stdout().write_all(&chunk[..length])?;
-        std::io::stdout().flush()?;
+        output.write_all(&chunk[..length])?;
+        output.flush()?;
         counter.feed(&chunk[..length]);
     }
 
@@ -96,7 +135,7 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     let SummaryReader { counts, mut failures, .. } = counter;
     // A thread that panicked has nothing to tell.
     failures.extend(stderr.join().unwrap_or_default());
-    let success = status.success() && counts.failed == 0 && counts.passed > 0;
+    let success = status.success() && counts.failed == 0 && !counts.is_empty();
     Ok(TestOutcome { counts, success, failures })
 }
 
@@ -152,6 +191,14 @@ impl SummaryReader {
 }
 
 impl TestCounts {
+    fn plus(self, other: Self) -> Self {
+        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    }
+
+    fn is_empty(self) -> bool {
+        self.passed == 0 && self.failed == 0
+    }
+
     /// A line like `test result: ok. 3 passed; 0 failed; 0 ignored; …`; any other counts nothing.
     fn add_line(&mut self, line: &str) {
         let Some((_, numbers)) =
