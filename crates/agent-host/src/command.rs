@@ -8,6 +8,7 @@ mod audit;
 mod chat;
 mod demo;
 mod invoke;
+mod mcp;
 mod one_shot;
 mod policy;
 mod save;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
-use crate::arguments::Command;
+use crate::arguments::{Command, McpCommand, McpOptions};
 use crate::folder_trust;
 use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
@@ -46,6 +47,12 @@ pub(crate) async fn run(
             | Command::Approvals(_)
             | Command::Artifacts(_)
             | Command::Audit(_)
+            | Command::Mcp(McpOptions {
+                command: McpCommand::List { .. }
+                    | McpCommand::Show { .. }
+                    | McpCommand::Add(_)
+                    | McpCommand::Remove { .. },
+            })
             | Command::Schedules(_)
             | Command::Sessions(_)
             | Command::Toolkits(_)
@@ -68,6 +75,7 @@ pub(crate) async fn run(
         Command::Sessions(options) => sessions::run(options, &settings).await,
         Command::Schedules(options) => schedules::run(options, &settings).await,
         Command::Agents(options) => agents::run(options, &settings).await,
+        Command::Mcp(options) => mcp::run(options.command, &settings, &context).await,
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,

@@ -27,6 +27,7 @@ mod registrations;
 mod reload;
 mod server;
 mod server_credentials;
+mod server_file;
 pub mod server_pool;
 pub mod settings;
 mod small_file;
@@ -48,9 +49,9 @@ pub use method::Method;
 pub use registration_rules::{
     AddressRegistration, PrivateAddresses, RegistrationRules, StdioRegistration,
 };
-pub use registrations::RegistrationsError;
 pub use server::{ServerState, StartProgress, StartStep};
 pub use server_credentials::ServerCredentials;
+pub use server_file::{ServerFile, ServerFileError};
 pub use tool_filter::ToolFilter;
 pub use toolbus_mcp_agent::ServerName;
 use toolbus_mcp_agent::{direct_name, nearest, server_name};

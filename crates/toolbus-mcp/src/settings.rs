@@ -269,7 +269,8 @@ impl McpSettings {
     }
 
     /// The file that lists the servers.
-    fn list_file(&self) -> &Path {
+    #[must_use]
+    pub fn list_file(&self) -> &Path {
         self.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
     }
 

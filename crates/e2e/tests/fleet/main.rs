@@ -30,6 +30,7 @@ mod prying;
 mod reference;
 mod registered;
 mod schedules;
+mod server_list;
 mod stop;
 mod subagents;
 mod support;

@@ -1,6 +1,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 
+use serde_json::json;
+
 use super::*;
+use crate::config;
 
 fn names(registrations: &Registrations) -> Vec<String> {
     let value: Value =
@@ -46,40 +49,4 @@ fn a_registration_names_its_agent() {
     turn.save("b", members("http://two/")).unwrap();
     assert_eq!(turn.owner_of("a").unwrap().as_deref(), Some("Ada"));
     assert_eq!(turn.owner_of("b").unwrap(), None);
-}
-
-#[test]
-fn what_is_not_ours_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r.json");
-    for text in ["{\"mcpServers\": ", "[]", "{\"mcpServers\": 1}", "{}", ""] {
-        std::fs::write(&path, text).unwrap();
-        let registrations = Registrations::at(path.clone());
-        let error = registrations.take_turn().save("a", members("http://one/")).unwrap_err();
-        assert!(matches!(error, RegistrationsError::NotOurs(_)), "{text}: {error}");
-        assert!(registrations.take_turn().remove("a").is_err(), "{text}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    }
-    let nowhere = Registrations::at(folder.path().join("none/r.json"));
-    let error = nowhere.take_turn().save("a", members("http://one/")).unwrap_err();
-    assert!(matches!(error, RegistrationsError::Write { .. }), "{error}");
-}
-
-#[test]
-fn several_processes_may_change_one_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r.json");
-    // Each has its own, as processes do: only the lock on the folder is between them.
-    std::thread::scope(|scope| {
-        for process in 0..8 {
-            let registrations = Registrations::at(path.clone());
-            scope.spawn(move || {
-                for server in 0..5 {
-                    let name = format!("p{process}s{server}");
-                    registrations.take_turn().save(&name, members("http://x/")).unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(names(&Registrations::at(path)).len(), 40);
 }

@@ -9,8 +9,8 @@ use toolbus_wire::message::mcp::McpServerSummary;
 
 use super::{AddError, REMOVE_GRACE, ServerPool, run_blocking};
 use crate::config::Entry;
-use crate::registrations::RegistrationsError;
 use crate::server::{Server, ServerOrigin};
+use crate::server_file::ServerFileError;
 use crate::server_name::ServerName;
 
 /// Most servers that agents may have registered at a time.
@@ -22,7 +22,7 @@ pub struct Registered {
     /// The summary for agents.
     pub summary: McpServerSummary,
     /// Why the registration is lost at the next start, if it is.
-    pub not_kept: Option<RegistrationsError>,
+    pub not_kept: Option<ServerFileError>,
 }
 
 /// Why a server was not unregistered.
@@ -36,7 +36,7 @@ pub enum UnregisterError {
     OtherAgents(ServerName),
     /// It could not be taken out of the file, and would be back at the next start.
     #[error("its registration cannot be deleted")]
-    Kept(#[from] RegistrationsError),
+    Kept(#[from] ServerFileError),
 }
 
 impl ServerPool {
@@ -164,7 +164,7 @@ impl ServerPool {
         &self,
         server: Arc<Server>,
         members: Map<String, Value>,
-    ) -> Result<(), RegistrationsError> {
+    ) -> Result<(), ServerFileError> {
         let Some(registrations) = self.0.context.options.registrations.clone() else {
             return Ok(());
         };
