@@ -46,7 +46,7 @@ pub enum Category {
 }
 
 /// What is answered.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Retrieved {
     /// The best first.
     pub tools: Vec<RetrievedTool>,
@@ -61,7 +61,7 @@ pub struct Retrieved {
 }
 
 /// A tool that is answered.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RetrievedTool {
     /// The tool.
     pub entry: Arc<ToolEntry>,
