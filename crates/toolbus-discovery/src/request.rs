@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use toolbus_tools::registry::ToolEntry;
 
+use crate::category::Category;
+
 /// Longest query, in characters.
 pub const QUERY_CHARS_MAX: usize = 500;
 /// How many tools are answered where nobody says.
@@ -36,13 +38,6 @@ pub struct RetrieveFilter {
     pub category: Option<Category>,
     /// Its score is at least this, from 0 to 1.
     pub score_min: Option<f64>,
-}
-
-/// What a tool is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Category {
-    /// Anything else.
-    Custom,
 }
 
 /// What is answered.
