@@ -11,7 +11,9 @@
 mod bm25;
 mod services;
 mod tool;
+mod tool_index;
 
 pub use bm25::{Bm25Index, QUERY_BYTES_MAX, QUERY_TERMS_MAX, Ranked, rank};
 pub use services::{Ability, KnownServices, SERVICES_MAX, Service, ServiceIndex, ServiceKind};
 pub use tool::{NAME, guide, register};
+pub use tool_index::{Candidate, Candidates, ToolDocument, ToolIndex};

@@ -25,6 +25,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-audit",
         "toolbus-schedule",
         "toolbus-search",
+        "toolbus-discovery",
         "toolbus-subagents",
         "toolbus-memory",
         "toolbus-vault",
