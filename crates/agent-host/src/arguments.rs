@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use toolbus_config::TimeSpan;
+use toolbus_discovery::Category;
 use toolbus_policy::parse_principal;
 use toolbus_runtime::arguments::CommonArguments;
 use toolbus_tools::id::{SessionId, ToolId};
@@ -53,6 +54,19 @@ pub enum Command {
     /// Exit code: 0 when the tool succeeds; 1 when it fails, with the code and the message on
     /// standard error; 2 when the call itself is written wrongly.
     Invoke(Invoke),
+    /// Find tools by what they are for
+    ///
+    /// Those of this agent and of every MCP server that it knows, ranked by how near they are to
+    /// the query and by what is known of them. Exit code: 0 when some are found; 1 when none is; 2
+    /// when it is asked for wrongly.
+    Search(SearchOptions),
+    /// List what the MCP servers and toolkits offer, by server
+    Discover(DiscoverOptions),
+    /// Run the tool of an MCP server, by SERVER/TOOL, and print what it returns
+    ///
+    /// As invoke does, under the tool's own name: an MCP server's tool is the call itself, not an
+    /// argument of mcp_invoke_tool. A name without a server will do where one server alone has it.
+    Exec(Invoke),
     /// Talk with the agent
     ///
     /// Ctrl-C ends the turn that is under way, and Ctrl-D the chat. A line that begins with / is
@@ -106,6 +120,54 @@ pub enum Command {
     Vault(Vault),
     /// Show the embedded fleet at work, step by step
     Demo,
+}
+
+/// `search`.
+#[derive(Debug, Args)]
+pub struct SearchOptions {
+    /// The task, in words
+    #[arg(value_name = "QUERY", required = true, num_args = 1..)]
+    pub query: Vec<String>,
+
+    /// At most so many, from 1 to 50
+    #[arg(long, visible_alias = "top-k", value_name = "NUMBER", default_value_t = 5)]
+    pub limit: usize,
+
+    /// Tools of this server alone
+    #[arg(long, value_name = "SERVER")]
+    pub server: Option<String>,
+
+    /// Tools of this category alone, such as version-control
+    #[arg(long, value_name = "CATEGORY", value_parser = parse_category)]
+    pub category: Option<Category>,
+
+    /// Tools of at least this score, from 0 to 1
+    #[arg(long, value_name = "SCORE")]
+    pub min_score: Option<f64>,
+
+    /// Show what each score is made of
+    #[arg(long)]
+    pub explain: bool,
+
+    /// Print JSON, with the schema of each tool
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `discover`.
+#[derive(Debug, Args)]
+pub struct DiscoverOptions {
+    /// This server alone
+    #[arg(value_name = "SERVER")]
+    pub server: Option<String>,
+
+    /// Tools of this category alone, such as version-control
+    #[arg(long, value_name = "CATEGORY", value_parser = parse_category)]
+    pub category: Option<Category>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `chat`.
@@ -562,6 +624,10 @@ pub struct Serve {
     /// /v1/turns [env: TOOLBUS_HTTP__ADDRESS]
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<String>,
+    /// Serve the search over tools instead, to the one MCP client that started this program, on
+    /// standard input and output
+    #[arg(long, conflicts_with_all = ["mcp", "http"])]
+    pub mcp_search: bool,
 }
 
 /// `tools`.
@@ -610,6 +676,11 @@ pub struct Invoke {
 pub(crate) fn parse_session(text: &str) -> Result<SessionId, String> {
     let name = if text.contains('/') { text.to_owned() } else { format!("session/{text}") };
     SessionId::parse(name).map_err(|error| error.to_string())
+}
+
+fn parse_category(text: &str) -> Result<Category, String> {
+    let known = Category::ALL.map(Category::as_str).join(", ");
+    Category::parse(text).ok_or_else(|| format!("it is one of {known}"))
 }
 
 fn parse_door(text: &str) -> Result<Door, String> {

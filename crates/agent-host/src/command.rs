@@ -7,12 +7,15 @@ mod ask;
 mod audit;
 mod chat;
 mod demo;
+mod discover;
 mod invoke;
 mod mcp;
+mod mcp_search;
 mod one_shot;
 mod policy;
 mod save;
 mod schedules;
+mod search;
 mod serve;
 mod sessions;
 mod toolkits;
@@ -25,7 +28,7 @@ use std::time::Duration;
 
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
-use crate::arguments::{Command, McpCommand, McpOptions};
+use crate::arguments::{Command, McpCommand, McpOptions, Serve};
 use crate::folder_trust;
 use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
@@ -70,12 +73,18 @@ pub(crate) async fn run(
         Command::Tools(options) => tools::run(options, &settings, &context).await,
         Command::Toolkits(options) => toolkits::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
+        Command::Search(options) => search::run(options, &settings, &context).await,
+        Command::Discover(options) => discover::run(options, &settings, &context).await,
+        Command::Exec(options) => invoke::run_found(options, &settings, &context).await,
         Command::Chat(options) => chat::run(options, &settings, &context).await,
         Command::Ask(options) => ask::run(options, &settings, &context).await,
         Command::Sessions(options) => sessions::run(options, &settings).await,
         Command::Schedules(options) => schedules::run(options, &settings).await,
         Command::Agents(options) => agents::run(options, &settings).await,
         Command::Mcp(options) => mcp::run(options.command, &settings, &context).await,
+        Command::Serve(Serve { mcp_search: true, .. }) => {
+            mcp_search::run(&settings, &context).await
+        }
         Command::Serve(_) => serve::run(settings, source, context).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,

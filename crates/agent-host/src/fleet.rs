@@ -10,6 +10,7 @@ use toolbus_artifacts::{Artifacts, OffloadOutput, ResolveReferences};
 use toolbus_bus::Bus;
 use toolbus_chain::ChainDeps;
 use toolbus_config::shared_settings::BusSettings;
+use toolbus_discovery::{Discovery, DiscoveryDeps};
 use toolbus_memory::{MemoryConfig, MemoryDeps, ProtectResults, ResultThreshold};
 use toolbus_policy::{LivePolicy, RuleBook};
 use toolbus_query::Engine;
@@ -20,7 +21,8 @@ use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_schedule::{ScheduleDeps, Schedules};
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
-use toolbus_search::KnownServices;
+use toolbus_search::{KnownServices, ToolIndex};
+use toolbus_store::LazyStore;
 use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsDeps};
 use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
@@ -50,6 +52,8 @@ pub struct Fleet {
     /// Those on the bus.
     other_agents: Option<LateOtherAgents>,
     follower: ServiceFollower,
+    /// Finds tools by what they are for, where that is wanted.
+    discovery: Option<Discovery>,
     /// How the memory of scripts is bounded that run in this process.
     scripts_memory: Option<&'static str>,
 }
@@ -108,6 +112,14 @@ impl Fleet {
         let services = KnownServices::default();
         builder = offer_search(builder, services.clone());
 
+        let discovery = settings.discovery.enabled.then(|| {
+            let store = state.as_ref().map(|state| state.store().clone());
+            start_discovery(settings, &builder, &policy, store)
+        });
+        if let Some(discovery) = &discovery {
+            builder = builder.observe(discovery.observer());
+        }
+
         let is_embedded = settings.bus.url.is_none();
         let runner = match is_embedded {
             true => Some(find_runner(&settings.scripts, &context.health).await),
@@ -156,6 +168,7 @@ impl Fleet {
             services,
             other_agents,
             follower,
+            discovery,
             scripts_memory,
         })
     }
@@ -173,6 +186,11 @@ impl Fleet {
     /// The other agents on the bus, where they are wanted.
     pub(crate) fn other_agents(&self) -> Option<&OtherAgents> {
         self.other_agents.as_ref()?.get()
+    }
+
+    /// Finds tools by what they are for, where that is wanted.
+    pub(crate) fn discovery(&self) -> Option<&Discovery> {
+        self.discovery.as_ref()
     }
 
     /// The agent and what it calls.
@@ -203,6 +221,9 @@ impl Fleet {
     pub async fn stop(self, grace: Duration) {
         self.follower.close().await;
         self.toolbus.close_within(grace).await;
+        if let Some(discovery) = &self.discovery {
+            discovery.close().await;
+        }
         if let Some(state) = &self.state {
             state.close().await;
         }
@@ -218,13 +239,29 @@ fn begin(
 ) -> Result<ToolbusBuilder, Error> {
     let builder = Toolbus::builder().name(&settings.name).instance(instance.clone());
     let mut builder = builder.rule_book(policy);
-    if settings.direct_tools {
+    if settings.direct_tools || settings.discovery.enabled {
         builder = builder.direct_tools();
     }
     if let Some(key) = settings.grants.load_key()? {
         builder = builder.grants(key);
     }
     Ok(builder)
+}
+
+/// What finds the tools that this builder has, and will have.
+fn start_discovery(
+    settings: &Settings,
+    builder: &ToolbusBuilder,
+    policy: &LivePolicy,
+    store: Option<LazyStore>,
+) -> Discovery {
+    let deps = DiscoveryDeps {
+        registry: Arc::clone(builder.registry()),
+        policy: Arc::new(policy.clone()),
+        index: ToolIndex::new(),
+        store,
+    };
+    Discovery::start_with(deps, settings.discovery.config(&settings.schedules.zone))
 }
 
 /// The same with the tool that finds services.

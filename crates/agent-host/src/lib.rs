@@ -15,6 +15,7 @@ pub mod audit_settings;
 mod background;
 pub mod chain_settings;
 mod command;
+pub mod discovery_settings;
 pub mod face;
 pub mod face_settings;
 pub mod fleet;
@@ -26,6 +27,7 @@ mod person;
 mod policy_reload;
 pub mod schedule_settings;
 mod scheduled_turns;
+mod search_gateway;
 mod secret_input;
 mod service_follower;
 mod session_notices;
@@ -42,7 +44,7 @@ mod wisp_parts;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::service::{self, Exit, Program, Role};
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, Serve};
 use policy_reload::SettingsSource;
 use settings::Settings;
 
@@ -51,7 +53,7 @@ use settings::Settings;
 #[must_use]
 pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let role = match arguments.command {
-        Command::Serve(_) => Role::Service,
+        Command::Serve(Serve { mcp_search: false, .. }) => Role::Service,
         Command::Chat(_) => Role::Conversation,
         _ => Role::Command,
     };

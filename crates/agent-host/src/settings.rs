@@ -28,6 +28,7 @@ use crate::arguments::{Arguments, Command};
 use crate::artifact_settings::ArtifactSettings;
 use crate::audit_settings::AuditSettings;
 use crate::chain_settings::ChainSettings;
+use crate::discovery_settings::DiscoverySettings;
 use crate::face_settings::McpFaceSettings;
 use crate::http_settings::HttpSettings;
 use crate::schedule_settings::ScheduleSettings;
@@ -99,6 +100,8 @@ pub struct Settings {
     /// The vault: credentials for tools, and for MCP servers that run embedded, sealed in the
     /// store.
     pub vault: VaultSettings,
+    /// How tools are found by what they are for.
+    pub discovery: DiscoverySettings,
     /// Whether the `mcp.json` of the current folder is used without asking, though nobody named it.
     /// When not set, a person at a terminal is asked once for each folder and content of the file;
     /// without a terminal the file is left out.
@@ -145,6 +148,7 @@ impl Default for Settings {
             linkedin: LinkedInSettings::default(),
             anthropic_usage: AnthropicUsageSettings::default(),
             vault: VaultSettings::default(),
+            discovery: DiscoverySettings::default(),
             trust_folder: false,
             direct_tools: false,
             health: HealthSettings::default(),
@@ -175,6 +179,7 @@ impl toolbus_config::Settings for Settings {
         self.schedules.check("schedules", mistakes);
         self.subagents.check("subagents", mistakes);
         self.wisps.check("wisps", mistakes);
+        self.discovery.check("discovery", mistakes);
         toolkits::check(self, mistakes);
         self.vault.check(mistakes);
 

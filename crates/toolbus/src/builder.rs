@@ -117,6 +117,12 @@ impl ToolbusBuilder {
         Self { grant_check: check, ..self }
     }
 
+    /// The tools, of which there are more once it is [open](ToolbusBuilder::open).
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
     /// Tells this observer of every call, beside those there are.
     pub fn observe(self, observer: Arc<dyn Observe>) -> Self {
         Self { invoker: self.invoker.observe(observer), ..self }

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
+use toolbus_discovery::DescribeError;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::call::{
     ARGUMENTS_BYTES_MAX, Arguments, Call, CallError, CallTime, Outcome, Output,
@@ -12,7 +13,7 @@ use toolbus_wire::ErrorCode;
 use toolbus_wire::json::RawJson;
 
 use super::misuse;
-use super::one_shot::OneShot;
+use super::one_shot::{self, OneShot};
 use super::save;
 use crate::arguments::Invoke;
 use crate::settings::Settings;
@@ -24,47 +25,89 @@ pub(super) async fn run(
     settings: &Settings,
     context: &Context,
 ) -> Result<Exit, BoxError> {
-    let stop = context.shutdown.requested();
-    let Some(read) = stop.run_until_cancelled(read_arguments(options.arguments.clone())).await
-    else {
-        // The signal says how this ends.
-        return Ok(Exit::FAILURE);
+    let asked = match read(&options, context).await {
+        Ok(asked) => asked,
+        Err(exit) => return Ok(exit),
     };
-
-    let arguments = match read {
-        Ok(arguments) => arguments,
-        Err(what) => return Ok(misuse(what)),
-    };
-
-    let tool = match ToolName::parse(&options.tool) {
-        Ok(tool) => tool,
-        Err(error) => return Ok(misuse(error)),
-    };
-
-    let id = CallId::random();
     let one_shot = match OneShot::start(settings, context).await {
         Ok(one_shot) => one_shot,
-        Err(error) => match error.outcome() {
-            Some(outcome) => return Ok(print_outcome(&id, &options, Err(outcome))),
-            None => return Err(error.into()),
-        },
+        Err(error) => return unstarted(error, &options),
     };
 
-    one_shot.wait_for(&options.tool, &arguments).await;
+    one_shot.wait_for(&options.tool, &asked.arguments).await;
+    let exit = call(&one_shot, &options, asked, context).await;
+    one_shot.stop().await;
+    Ok(exit)
+}
+
+/// The same by `SERVER/TOOL`, or a name that one server alone has.
+pub(super) async fn run_found(
+    options: Invoke,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Exit, BoxError> {
+    let mut asked = match read(&options, context).await {
+        Ok(asked) => asked,
+        Err(exit) => return Ok(exit),
+    };
+    let (one_shot, discovery) = match OneShot::start_discovering(settings, context).await {
+        Ok(started) => started,
+        Err(error) => return unstarted(error, &options),
+    };
+
+    let exit = match discovery.describe(&one_shot.scope(), &options.tool) {
+        Ok(found) => {
+            asked.tool = ToolName::parse(&found.entry.tool.name)?;
+            call(&one_shot, &options, asked, context).await
+        }
+        Err(error @ DescribeError::Ambiguous { .. }) => misuse(error),
+        // The invoker says what there is not.
+        Err(_) => call(&one_shot, &options, asked, context).await,
+    };
+    one_shot.stop().await;
+    Ok(exit)
+}
+
+/// What is to be called.
+struct Asked {
+    tool: ToolName,
+    arguments: Value,
+}
+
+/// Reads what is to be called, or says how the command ends without.
+async fn read(options: &Invoke, context: &Context) -> Result<Asked, Exit> {
+    let stop = context.shutdown.requested();
+    let read = stop.run_until_cancelled(read_arguments(options.arguments.clone())).await;
+    // The signal says how this ends.
+    let arguments = read.ok_or(Exit::FAILURE)?.map_err(misuse)?;
+    let tool = ToolName::parse(&options.tool).map_err(misuse)?;
+    Ok(Asked { tool, arguments })
+}
+
+/// How a call ends for which there is no fleet.
+fn unstarted(error: one_shot::Error, options: &Invoke) -> Result<Exit, BoxError> {
+    match error.outcome() {
+        Some(outcome) => Ok(print_outcome(&CallId::random(), options, Err(outcome))),
+        None => Err(error.into()),
+    }
+}
+
+/// Makes the call and prints its outcome.
+async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Context) -> Exit {
+    let Asked { tool, arguments } = asked;
+    let id = CallId::random();
     let terminal = Terminal::start(&options.tool);
     let time = options.timeout.map_or_else(CallTime::default, CallTime::within);
     let scope = one_shot.scope();
     let call = Call::new(&scope, id.clone(), tool, Arguments::Value(arguments))
         .with_time(time)
-        .with_cancelled(stop.clone())
+        .with_cancelled(context.shutdown.requested().clone())
         .with_progress(terminal.progress())
         .with_asker(terminal.asker());
     let outcome = one_shot.toolbus().invoke(call).await;
 
     terminal.stop().await;
-    let exit = print_outcome(&id, &options, outcome);
-    one_shot.stop().await;
-    Ok(exit)
+    print_outcome(&id, options, outcome)
 }
 
 /// The arguments: none, JSON text, or what standard input holds.

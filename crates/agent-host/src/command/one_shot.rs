@@ -11,6 +11,7 @@ use serde_json::Value;
 use toolbus::{InstanceId, Toolbus};
 use toolbus_agent::Agent;
 use toolbus_approvals::ApprovalStore;
+use toolbus_discovery::Discovery;
 use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
@@ -161,6 +162,47 @@ impl OneShot {
         };
         // Here too.
         let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, announced).await;
+    }
+
+    /// A fleet of which every tool can be found by what it is for.
+    pub(super) async fn start_discovering(
+        settings: &Settings,
+        context: &Context,
+    ) -> Result<(Self, Discovery), Error> {
+        let mut settings = settings.clone();
+        settings.discovery.enabled = true;
+        let one_shot = Self::start(&settings, context).await?;
+        one_shot.wait_for_servers().await;
+        one_shot.wait_for_direct_tools().await;
+
+        let discovery = one_shot.fleet.discovery().expect("it is enabled").clone();
+        let mut revision = discovery.revision();
+        let is_current = async {
+            while !discovery.state().is_current && revision.changed().await.is_ok() {}
+        };
+        // What comes later is not found.
+        let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, is_current).await;
+        Ok((one_shot, discovery))
+    }
+
+    /// Waits until the tools of every server that is connected are tools by themselves.
+    async fn wait_for_direct_tools(&self) {
+        let servers = self.toolbus().directory().servers();
+        let offering = servers.iter().filter(|server| {
+            server.unavailable.is_none() && !server.tool_names.is_empty()
+        });
+        let prefixes: Vec<String> = offering
+            .map(|server| format!("{}/", toolbus_mcp_agent::provider_of(&server.server_name)))
+            .collect();
+        let registry = self.toolbus().invoker().registry();
+        let all_there = registry.wait_until(|tools| {
+            let is_there = |prefix: &String| {
+                let mut ids = tools.tools().iter().map(|entry| entry.id.as_str());
+                ids.any(|id| id.starts_with(prefix.as_str()))
+            };
+            prefixes.iter().all(is_there)
+        });
+        let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, all_there).await;
     }
 
     /// Waits for a tool that is not there yet.
