@@ -6,14 +6,22 @@
 //!   replaces the list; the tool `search_known_services` ([`register`]) and the hint of a turn
 //!   ([`KnownServices::hint`]) read it.
 //!
+//! - A [`ToolIndex`] holds tools, and finds them by what they are for: by words, and with a model
+//!   ([`Embed`]) by meaning.
+//!
 //! Nothing here knows where services or texts come from.
 
 mod bm25;
+mod embed;
 mod services;
 mod tool;
 mod tool_index;
 
 pub use bm25::{Bm25Index, QUERY_BYTES_MAX, QUERY_TERMS_MAX, Ranked, rank};
+pub use embed::{BATCH_TEXTS_MAX, Embed, EmbedError, StaticModel};
 pub use services::{Ability, KnownServices, SERVICES_MAX, Service, ServiceIndex, ServiceKind};
 pub use tool::{NAME, guide, register};
-pub use tool_index::{Candidate, Candidates, ToolDocument, ToolIndex};
+pub use tool_index::{
+    Candidate, Candidates, DIMENSIONS_MAX, Embedding, EmbeddingConfig, FITTING_SIMILARITY,
+    TOOLS_MAX, ToolDocument, ToolIndex,
+};
