@@ -134,6 +134,7 @@ async fn cx_m6_what_was_learned_changes_the_next_answer_and_not_the_cached_one_b
     let world = World::new();
     let _sky = world.serve("sky", &[("a", "weather one"), ("b", "weather two")]).await;
     let ann = user("ann");
+    world.use_times(&ann, "sky__b", 1).await;
     for _ in 0..3 {
         let before = factors(&world, &ann, "sky__b").await;
         world.call(&ann, "sky__b", json!({"fail": true})).await.expect_err("it fails");
