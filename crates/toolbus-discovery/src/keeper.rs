@@ -4,6 +4,7 @@
 //! store add to the same totals. A write of which nobody knows whether it was made is not made
 //! again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use toolbus_store::{Error, LazyStore, Store};
 use crate::config::{Clock, DiscoveryLimits};
 use crate::learned::{Learned, PERIODS_KEPT, PairKey, ToolKey, UseKey, period_of};
 use crate::ledger::Ledger;
-use crate::recorder::RecentEvents;
+use crate::recorder::{RECENT_EVENTS_MAX, RecentEvents};
 use crate::rows::{self, RowKey, RowTotals};
 
 /// How often what was learned is written, and what others have learned is read.
@@ -111,16 +112,8 @@ impl Keeper {
         self.save_totals(store, |learned| &mut learned.uses).await?;
         self.save_totals(store, |learned| &mut learned.pairs).await?;
 
-        let executions = {
-            let mut events = self.events.lock();
-            events.executions.drain(..).collect()
-        };
-        self.save_events(store, EXECUTIONS, executions).await?;
-        let queries = {
-            let mut events = self.events.lock();
-            events.queries.drain(..).collect()
-        };
-        self.save_events(store, QUERIES, queries).await
+        self.save_events(store, EXECUTIONS, |events| &mut events.executions).await?;
+        self.save_events(store, QUERIES, |events| &mut events.queries).await
     }
 
     async fn save_totals<K: RowKey, V: RowTotals>(
@@ -161,20 +154,37 @@ impl Keeper {
         &self,
         store: &Store,
         table: &'static str,
-        events: Vec<(i64, E)>,
+        queue: impl Fn(&mut RecentEvents) -> &mut VecDeque<(i64, E)>,
     ) -> Result<(), Error> {
-        let count = events.len() as u64;
-        if count == 0 {
+        let events: Vec<_> = queue(&mut self.events.lock()).drain(..).collect();
+        if events.is_empty() {
             return Ok(());
         }
         let text = |event: &E| serde_json::to_string(event).unwrap_or_default();
-        let events = events.iter().map(|(at_ms, event)| (*at_ms, text(event))).collect();
+        let texts = events.iter().map(|(at_ms, event)| (*at_ms, text(event))).collect();
         let written =
-            store.write(move |transaction| Box::pin(rows::add_events(transaction, table, events)));
-        // They are for people who look back: those that a store does not take are not worth memory.
-        written.await.inspect_err(|_| {
-            self.dropped.fetch_add(count, Ordering::Relaxed);
-        })
+            store.write(move |transaction| Box::pin(rows::add_events(transaction, table, texts)));
+        let written = written.await;
+
+        match &written {
+            Ok(()) => {}
+            // They may be there already, or will never be taken.
+            Err(Error::OutcomeUnknown(_) | Error::Refused(_) | Error::Conflict(_)) => {
+                self.dropped.fetch_add(events.len() as u64, Ordering::Relaxed);
+            }
+            Err(_) => {
+                let mut waiting = self.events.lock();
+                let queue = queue(&mut waiting);
+                for event in events.into_iter().rev() {
+                    if queue.len() < RECENT_EVENTS_MAX {
+                        queue.push_front(event);
+                    } else {
+                        self.dropped.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+        written
     }
 
     async fn read(&mut self) {

@@ -149,9 +149,13 @@ impl Learned {
 
         let weight = self.count_use(ended, is_failure);
         self.count_tool(ended, weight);
+        if let Some(principal) = &ended.principal {
+            *self.own_epochs.entry(Arc::clone(principal)).or_default() += 1;
+        }
         if ended.verdict == Verdict::Success {
             self.follow_principal(ended);
         }
+        self.bound_principals();
     }
 
     /// Counts what a principal does with a tool, and says what that counts.
@@ -193,7 +197,6 @@ impl Learned {
     /// Keeps which tool a principal has used last, and counts it with the one before.
     fn follow_principal(&mut self, ended: &Ended) {
         let Some(principal) = ended.principal.clone() else { return };
-        *self.own_epochs.entry(Arc::clone(&principal)).or_default() += 1;
         let key = (principal, ended.session.clone());
         let before = self.recent.insert(key, (ended.tool.clone(), self.told));
 
@@ -205,7 +208,6 @@ impl Learned {
                 uses.last_used_ms = uses.last_used_ms.max(ended.at_ms);
             });
         }
-        self.bound_principals();
     }
 
     fn bound_principals(&mut self) {

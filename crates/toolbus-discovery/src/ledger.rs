@@ -60,6 +60,7 @@ impl<K: Hash + Eq + Clone, V: Totals> Ledger<K, V> {
     }
 
     /// How many keys there are.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.cells.len()
     }
