@@ -1,4 +1,4 @@
-//! The HTTP interface: turns of the agent, for programs.
+//! The HTTP interface: turns of the agent and its tools, for programs.
 //!
 //! `POST /v1/turns` has the agent answer what it is sent, and tells what happens meanwhile by
 //! server-sent events where the client accepts those. A client that goes away ends its turn, unless
@@ -9,10 +9,14 @@
 //! the names that the port is reached by, and the origins of web pages, are checked as those of the
 //! MCP endpoint are, or any web page could have its reader's browser speak to the agent.
 //!
-//! It opens no port itself: [`TurnApi::router`] is served by whoever has one.
+//! [`tool_api`] is the interface to tools: finding them, calling them, jobs, and keys.
+//!
+//! It opens no port itself: [`TurnApi::router`] and [`tool_api::ToolApi::router`] are served by
+//! whoever has one.
 
 mod event_queue;
 mod refusal;
+pub mod tool_api;
 mod turn_message;
 mod turns;
 

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use governor::clock::Clock as _;
 use governor::middleware::NoOpMiddleware;
 use governor::{Quota, RateLimiter};
+use serde_json::json;
 use toolbus_tools::CallError;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::policy::PolicyRequest;
@@ -92,6 +93,11 @@ impl Limit {
         &self.settings.name
     }
 
+    /// What an operator wrote.
+    pub(crate) fn settings(&self) -> &LimitSettings {
+        &self.settings
+    }
+
     /// Its counts, where it is one by the month.
     pub(crate) fn month_counts(&self) -> Option<&MonthCounts> {
         match &self.counter {
@@ -137,7 +143,8 @@ impl Limit {
             "the limit '{name}' of {calls} calls {per} for {by} is reached; there is room again in \
              {seconds} s"
         );
-        CallError::new(ErrorCode::RateLimited, what).with_retry_after(wait)
+        let details = json!({"limit": name, "calls": calls, "per": self.settings.per});
+        CallError::new(ErrorCode::RateLimited, what).with_retry_after(wait).with_details(details)
     }
 }
 

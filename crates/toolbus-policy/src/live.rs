@@ -10,7 +10,7 @@ use toolbus_tools::policy::{Decision, Policy, PolicyRequest};
 use crate::book::RuleBook;
 use crate::limit::RateLimit;
 use crate::mistake::Mistakes;
-use crate::settings::PolicySettings;
+use crate::settings::{LimitSettings, PolicySettings};
 
 /// The policy of a book that can be replaced. Clones have the same book. Each decision is made by
 /// one book as a whole, the old one or the new one.
@@ -36,6 +36,14 @@ impl LivePolicy {
     #[must_use]
     pub fn rate_limit(&self) -> RateLimit {
         RateLimit::new(self.clone())
+    }
+
+    /// The limits that count this call.
+    #[must_use]
+    pub fn limits_of(&self, request: &PolicyRequest<'_>) -> Vec<LimitSettings> {
+        let book = self.book();
+        let counting = book.limit_matcher.matching(request);
+        counting.iter().map(|limit| book.limits[limit].settings().clone()).collect()
     }
 
     /// Has the book of these settings decide from now on, and answers whether it is another one.

@@ -18,7 +18,7 @@ use toolbus_wire::ErrorCode;
 
 use crate::call::{CallError, Invocation, Output};
 use crate::id::{self, ToolId, ToolName};
-use crate::schema::{self, Schema};
+use crate::schema::{self, Schema, Violation};
 use crate::search_text::SearchText;
 use crate::subject::{DefinitionDigest, Subject};
 use crate::tool::{Executor, Tool};
@@ -228,6 +228,12 @@ impl ToolEntry {
             annotations: self.tool.annotations,
             risk: self.tool.risk_at_gates(),
         }
+    }
+
+    /// What is wrong with these arguments by the tool's schema, one by one; empty where they fit.
+    #[must_use]
+    pub fn violations(&self, arguments: &Value) -> Vec<Violation> {
+        self.schema.check(arguments).err().unwrap_or_default()
     }
 
     /// How long a call with these arguments may take when the caller does not say.

@@ -1,0 +1,189 @@
+//! What there is of tools and servers for one caller: within its view, and not what a policy
+//! denies it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use toolbus_discovery::{
+    Category, Discovery, RetrieveError, RetrieveFilter, RetrieveRequest, Retrieved,
+};
+use toolbus_policy::LivePolicy;
+use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
+use toolbus_tools::policy::{Decision, Policy as _, PolicyRequest};
+use toolbus_tools::registry::{ToolEntry, ToolState};
+use toolbus_tools::{Registry, Scope};
+
+/// What tools can be about.
+pub(crate) const CATEGORIES: [&str; 9] = [
+    "version-control",
+    "infrastructure",
+    "monitoring",
+    "messaging",
+    "databases",
+    "ci-cd",
+    "development",
+    "communication",
+    "custom",
+];
+
+/// The tools of one caller.
+pub(crate) struct Catalogue {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) policy: LivePolicy,
+    pub(crate) discovery: Discovery,
+}
+
+/// What a tool of a list is to be.
+#[derive(Debug, Default)]
+pub(crate) struct ToolFilter {
+    pub(crate) server: Option<String>,
+    pub(crate) category: Option<String>,
+}
+
+/// What a name stands for.
+pub(crate) enum Named {
+    Tool(Arc<ToolEntry>),
+    /// Several tools have it: these are their whole names.
+    Ambiguous(Vec<String>),
+    NoTool,
+    NoServer(String),
+}
+
+/// A server, and what is known of it.
+pub(crate) struct ServerEntry {
+    pub(crate) name: String,
+    pub(crate) is_connected: bool,
+    pub(crate) tools: u64,
+}
+
+impl Catalogue {
+    /// The tools that a caller may use, in the order of the registry.
+    fn visible(&self, scope: &Scope) -> Vec<Arc<ToolEntry>> {
+        let snapshot = self.registry.snapshot();
+        let seen = snapshot.seen_by(&scope.view);
+        seen.filter(|entry| self.may_use(scope, entry)).cloned().collect()
+    }
+
+    fn may_use(&self, scope: &Scope, entry: &ToolEntry) -> bool {
+        let subject = entry.subject();
+        let request = PolicyRequest { scope, subject: &subject };
+        !matches!(self.policy.decide(&request), Decision::Deny(_))
+    }
+
+    /// A page of the tools, and how many there are in all.
+    pub(crate) fn list(
+        &self,
+        scope: &Scope,
+        filter: &ToolFilter,
+        limit: usize,
+        offset: usize,
+    ) -> (Vec<Arc<ToolEntry>>, usize) {
+        let mut tools = self.visible(scope);
+        tools.retain(|entry| {
+            let is_of_server = filter.server.as_ref().is_none_or(|name| server_of(entry) == *name);
+            let category = filter.category.as_ref();
+            is_of_server && category.is_none_or(|name| category_of(entry) == *name)
+        });
+        let total = tools.len();
+        (tools.into_iter().skip(offset).take(limit).collect(), total)
+    }
+
+    /// The tool of a name: its own, or SERVER/TOOL.
+    pub(crate) fn describe(&self, scope: &Scope, name: &str) -> Named {
+        self.resolve(&self.visible(scope), name)
+    }
+
+    /// The same of all tools within the view: whether a caller may use one is then the policy's to
+    /// say, when it is called.
+    pub(crate) fn find_for_call(&self, scope: &Scope, name: &str) -> Named {
+        let snapshot = self.registry.snapshot();
+        let seen: Vec<_> = snapshot.seen_by(&scope.view).cloned().collect();
+        self.resolve(&seen, name)
+    }
+
+    fn resolve(&self, tools: &[Arc<ToolEntry>], name: &str) -> Named {
+        let has_name =
+            |entry: &ToolEntry, name: &str| entry.tool.name == name || own_name(entry) == name;
+        if let Some((server, tool)) = name.rsplit_once('/') {
+            let of_server = tools.iter().filter(|entry| server_of(entry) == server);
+            let mut of_server = of_server.peekable();
+            if of_server.peek().is_none() {
+                return Named::NoServer(server.to_owned());
+            }
+            let found = of_server.find(|entry| has_name(entry, tool));
+            return found.map_or(Named::NoTool, |entry| Named::Tool(Arc::clone(entry)));
+        }
+
+        let mut found: Vec<_> = tools.iter().filter(|entry| has_name(entry, name)).collect();
+        match (found.pop(), found.is_empty()) {
+            (None, _) => Named::NoTool,
+            (Some(only), true) => Named::Tool(Arc::clone(only)),
+            (Some(last), false) => {
+                found.push(last);
+                Named::Ambiguous(found.into_iter().map(|entry| whole_name(entry)).collect())
+            }
+        }
+    }
+
+    /// The servers whose tools a caller may use, by name.
+    pub(crate) fn servers(&self, scope: &Scope) -> Vec<ServerEntry> {
+        let mut servers = BTreeMap::<String, (u64, bool)>::new();
+        for entry in self.visible(scope) {
+            let (tools, is_connected) = servers.entry(server_of(&entry).to_owned()).or_default();
+            *tools += 1;
+            *is_connected |= entry.state == ToolState::Available;
+        }
+        let entry = |(name, (tools, is_connected))| ServerEntry { name, is_connected, tools };
+        servers.into_iter().map(entry).collect()
+    }
+
+    /// Whether any tool cannot be reached for now.
+    pub(crate) fn is_something_away(&self) -> bool {
+        self.registry.snapshot().tools().iter().any(|entry| entry.state == ToolState::Away)
+    }
+
+    /// The tools for a task.
+    pub(crate) async fn retrieve(
+        &self,
+        scope: &Scope,
+        mut request: RetrieveRequest,
+        filter: &ToolFilter,
+    ) -> Result<Retrieved, RetrieveError> {
+        request.filter = RetrieveFilter {
+            server: filter.server.clone(),
+            category: filter.category.as_deref().and_then(category),
+            ..request.filter
+        };
+        self.discovery.retrieve(scope, &request).await
+    }
+}
+
+/// The category of a name.
+fn category(name: &str) -> Option<Category> {
+    (name == "custom").then_some(Category::Custom)
+}
+
+/// Who provides a tool.
+pub(crate) fn server_of(entry: &ToolEntry) -> &str {
+    let id = entry.id.as_str();
+    let id = id.strip_prefix(SERVER_PROVIDER_PREFIX).unwrap_or(id);
+    id.rsplit_once('/').map_or(id, |(server, _)| server)
+}
+
+/// What its server calls it.
+fn own_name(entry: &ToolEntry) -> &str {
+    let id = entry.id.as_str();
+    id.rsplit_once('/').map_or(id, |(_, name)| name)
+}
+
+/// The name that no other tool has.
+fn whole_name(entry: &ToolEntry) -> String {
+    format!("{}/{}", server_of(entry), own_name(entry))
+}
+
+/// What a tool is about, as its tags say.
+pub(crate) fn category_of(entry: &ToolEntry) -> &'static str {
+    let tags = &entry.tool.tags;
+    let known = CATEGORIES.into_iter().find(|name| tags.iter().any(|tag| tag == name));
+    known.unwrap_or("custom")
+}

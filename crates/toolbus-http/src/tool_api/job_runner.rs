@@ -1,0 +1,322 @@
+//! Runs the jobs of an agent: claims what is queued while there is room, keeps the leases, and ends
+//! what other processes have left.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_bus::Progress;
+use toolbus_policy::{parse_principal, principal_text};
+use toolbus_store::until_changed;
+use toolbus_tools::Principal;
+use toolbus_tools::scope::Proof;
+use url::Url;
+
+use super::Shared;
+use super::api_error::{ApiError, ApiErrorCode};
+use super::execution::Execution;
+use super::jobs::{CHANGES, Job, JobEnd, JobRows, JobStatus, PROCESS_ENDED};
+use super::keys::KEY_ISSUER;
+use super::routes::jobs::JobData;
+use super::webhooks::{Delivered, Delivery, Webhooks};
+
+/// How often jobs are looked for that nobody has told of.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// How often leases are renewed, and those of others looked at.
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+/// How often old jobs are forgotten.
+const FORGET_INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// Longest result that is kept, in bytes.
+pub const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// How jobs are run.
+#[derive(Debug, Clone, Copy)]
+pub struct JobConfig {
+    /// How many run at once in this process.
+    pub running_max: usize,
+    /// How many a client may have that have not ended.
+    pub open_max: u32,
+    /// How long a job is kept after its end.
+    pub retention: Duration,
+}
+
+impl Default for JobConfig {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self { running_max: 8, open_max: 100, retention: DAY }
+    }
+}
+
+/// How far a job is that runs in this process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct JobProgress {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+}
+
+/// What runs jobs.
+pub(crate) struct JobRunner {
+    pub(crate) rows: JobRows,
+    pub(crate) config: JobConfig,
+    places: Arc<Semaphore>,
+    nudge: Notify,
+    tasks: TaskTracker,
+    /// Fires when nothing more is claimed.
+    closing: CancellationToken,
+    /// Fires when jobs that run are given up.
+    stop: CancellationToken,
+    running: Mutex<HashMap<String, watch::Sender<JobProgress>>>,
+    webhooks: Option<Webhooks>,
+}
+
+impl JobRunner {
+    pub(crate) fn new(rows: JobRows, config: JobConfig, webhooks: Option<Webhooks>) -> Self {
+        Self {
+            rows,
+            config,
+            places: Arc::new(Semaphore::new(config.running_max)),
+            nudge: Notify::new(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            running: Mutex::default(),
+            webhooks,
+        }
+    }
+
+    /// Whether webhooks can be sent.
+    pub(crate) fn sends_webhooks(&self) -> bool {
+        self.webhooks.is_some()
+    }
+
+    /// Has the runner look for jobs.
+    pub(crate) fn wake(&self) {
+        self.nudge.notify_one();
+    }
+
+    /// How far a job is, where it runs in this process.
+    pub(crate) fn progress_of(&self, id: &str) -> Option<watch::Receiver<JobProgress>> {
+        self.running.lock().get(id).map(watch::Sender::subscribe)
+    }
+
+    /// Claims no more, and waits up to `grace` for what runs. What is left has failed.
+    pub(crate) async fn drain(&self, grace: Duration) {
+        self.closing.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+            self.stop.cancel();
+            self.tasks.wait().await;
+        }
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.drain(grace).await;
+        }
+    }
+}
+
+/// Starts the runner.
+pub(crate) fn start(shared: &Arc<Shared>) {
+    let this = Arc::clone(shared);
+    shared.jobs.tasks.spawn(async move {
+        let closing = this.jobs.closing.clone();
+        // Each step is a transaction of its own, so it may end between any two.
+        let _ = closing.run_until_cancelled(follow(&this)).await;
+        // Leases are kept until the last job has ended.
+        while !this.jobs.running.lock().is_empty() {
+            keep_leases(&this).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+}
+
+async fn follow(shared: &Arc<Shared>) {
+    let jobs = &shared.jobs;
+    let mut changes = None;
+    let (mut renewed, mut forgot) = (None::<Instant>, None::<Instant>);
+    loop {
+        let is_due =
+            |last: Option<Instant>, interval| last.is_none_or(|at| at.elapsed() >= interval);
+        if jobs.rows.store.may_hold_something() {
+            if changes.is_none() {
+                changes = jobs.rows.store.opened().map(|store| store.changes(CHANGES));
+            }
+            if is_due(renewed, RENEW_INTERVAL) {
+                keep_leases(shared).await;
+                renewed = Some(Instant::now());
+            }
+            if is_due(forgot, FORGET_INTERVAL) {
+                if let Err(error) = jobs.rows.forget(jobs.config.retention).await {
+                    tracing::warn!(%error, "old jobs are not forgotten yet");
+                }
+                forgot = Some(Instant::now());
+            }
+            claim_all(shared).await;
+        }
+
+        // Nothing is lost whichever of them comes first: the rows are looked at again.
+        tokio::select! {
+            () = jobs.nudge.notified() => {}
+            () = until_changed(changes.as_mut()) => {}
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+    }
+}
+
+async fn keep_leases(shared: &Arc<Shared>) {
+    let rows = &shared.jobs.rows;
+    if !shared.jobs.running.lock().is_empty()
+        && let Err(error) = rows.renew().await
+    {
+        tracing::warn!(%error, "the leases of jobs are not renewed");
+    }
+    let error = ApiError::new(ApiErrorCode::InternalError, PROCESS_ENDED);
+    match rows.end_orphaned(json!({"error": error.body}).to_string()).await {
+        Ok(ended) => {
+            for job in ended {
+                tracing::warn!(job = job.id, "ended a job whose process is gone");
+                send_webhook(shared, job).await;
+            }
+        }
+        Err(error) => tracing::warn!(%error, "jobs of processes that are gone are not ended"),
+    }
+}
+
+async fn claim_all(shared: &Arc<Shared>) {
+    let jobs = &shared.jobs;
+    while let Ok(place) = Arc::clone(&jobs.places).try_acquire_owned() {
+        match jobs.rows.claim().await {
+            Ok(Some(job)) => run(shared, job, place),
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "jobs cannot be claimed");
+                return;
+            }
+        }
+    }
+}
+
+/// Runs a job in a task of its own.
+fn run(shared: &Arc<Shared>, job: Job, place: OwnedSemaphorePermit) {
+    let progress = watch::Sender::new(JobProgress::default());
+    shared.jobs.running.lock().insert(job.id.clone(), progress.clone());
+    let this = Arc::clone(shared);
+    shared.jobs.tasks.spawn(async move {
+        let end = run_to_end(&this, &job, progress).await;
+        let ended = this.jobs.rows.end(&job.id, end).await;
+        this.jobs.running.lock().remove(&job.id);
+        drop(place);
+        this.jobs.wake();
+
+        match ended {
+            Ok(Some(job)) => send_webhook(&this, job).await,
+            Ok(None) => tracing::warn!(job = job.id, "a job had ended before it was over"),
+            // Its lease runs out, and then it has failed.
+            Err(error) => tracing::error!(%error, job = job.id, "the end of a job is not kept"),
+        }
+    });
+}
+
+async fn run_to_end(shared: &Shared, job: &Job, live: watch::Sender<JobProgress>) -> JobEnd {
+    let principal = match owner_of(shared, job).await {
+        Ok(principal) => principal,
+        Err(error) => return end_of_error(&error),
+    };
+    let scope = Arc::new(shared.scope_of(principal));
+    let Ok(Value::Object(arguments)) = serde_json::from_str(&job.arguments) else {
+        return end_of_error(&ApiError::invalid("the arguments cannot be read"));
+    };
+
+    let execution = Execution {
+        tool_name: job.tool.clone(),
+        arguments,
+        timeout: Duration::from_millis(u64::try_from(job.timeout_ms).unwrap_or_default()),
+    };
+    let progress = Progress::to(move |step| {
+        live.send_replace(JobProgress {
+            progress: step.progress,
+            total: step.total,
+            message: step.message,
+        });
+    });
+    let cancelled = shared.jobs.stop.child_token();
+    match shared.execute(&scope, execution, progress, cancelled).await {
+        Ok(data) => {
+            let outcome = json!({"data": data}).to_string();
+            if outcome.len() > RESULT_BYTES_MAX {
+                let what = format!("the result is over {RESULT_BYTES_MAX} bytes and is not kept");
+                return end_of_error(&ApiError::new(ApiErrorCode::ExecutionError, what));
+            }
+            JobEnd { status: JobStatus::Completed, outcome }
+        }
+        Err(error) => end_of_error(&error),
+    }
+}
+
+/// For whom a job is run. A key that was revoked since runs nothing more.
+async fn owner_of(shared: &Shared, job: &Job) -> Result<Principal, ApiError> {
+    let principal = parse_principal(&job.owner)
+        .map_err(|_| ApiError::new(ApiErrorCode::InternalError, "the owner cannot be read"))?;
+    let is_of_key = matches!(&principal.proof, Proof::Token { issuer } if **issuer == *KEY_ISSUER);
+    if is_of_key && shared.keys.webhook_secret(&principal.name).await?.is_none() {
+        let what = "the key of its owner was revoked or has expired";
+        return Err(ApiError::new(ApiErrorCode::Forbidden, what));
+    }
+    Ok(principal)
+}
+
+fn end_of_error(error: &ApiError) -> JobEnd {
+    let status = match error.body.code {
+        ApiErrorCode::ExecutionTimeout => JobStatus::Timeout,
+        _ => JobStatus::Failed,
+    };
+    JobEnd { status, outcome: json!({"error": error.body}).to_string() }
+}
+
+/// Has the owner of a job told of its end, where it wants that.
+pub(crate) async fn send_webhook(shared: &Arc<Shared>, job: Job) {
+    let (Some(webhooks), Some(url)) = (&shared.jobs.webhooks, &job.webhook_url) else { return };
+    let (Ok(url), Ok(owner)) = (Url::parse(url), parse_principal(&job.owner)) else { return };
+    let secret = match shared.keys.webhook_secret(&owner.name).await {
+        Ok(Some(secret)) => secret,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::warn!(%error, job = job.id, "a webhook is not sent");
+            return;
+        }
+    };
+
+    debug_assert_eq!(principal_text(&owner), job.owner, "an owner is kept as it is read");
+    let data = JobData::of(&job);
+    let body = json!({"event": format!("job.{}", job.status.as_str()), "job": data}).to_string();
+    let rows = shared.jobs.rows.clone();
+    let id = job.id.clone();
+    let tell = {
+        let rows = rows.clone();
+        move |delivered| -> futures_util::future::BoxFuture<'static, ()> {
+            Box::pin(async move {
+                let state = match delivered {
+                    Delivered::Yes => "delivered",
+                    Delivered::No => "failed",
+                };
+                if let Err(error) = rows.set_webhook_state(&id, state).await {
+                    tracing::debug!(%error, job = id, "what became of a webhook is not kept");
+                }
+            })
+        }
+    };
+    let delivery = Delivery { job: job.id.clone(), url, secret, body };
+    if !webhooks.deliver(delivery, tell)
+        && let Err(error) = rows.set_webhook_state(&job.id, "dropped").await
+    {
+        tracing::debug!(%error, job = job.id, "what became of a webhook is not kept");
+    }
+}

@@ -1,0 +1,189 @@
+//! Jobs.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use toolbus_http::tool_api::{JobConfig, ToolApiConfig};
+use toolbus_store::sqlx;
+use toolbus_testkit::state::StatePlace;
+use tower::ServiceExt as _;
+
+use crate::bench::{ADMIN, Bench, CLIENT, LIMIT, config, request, until};
+
+fn one_at_a_time() -> ToolApiConfig {
+    let jobs = JobConfig { running_max: 1, open_max: 3, ..JobConfig::default() };
+    ToolApiConfig { jobs, ..config() }
+}
+
+/// Queues a job, and gives its path.
+async fn queue(bench: &Bench, body: Value) -> String {
+    let answer = bench.post(CLIENT, "/v1/jobs", body).await;
+    assert_eq!(answer.status, 202, "{answer:#?}");
+    let data = answer.data();
+    assert_eq!(data["status"], "queued");
+    format!("/v1/jobs/{}", data["job_id"].as_str().unwrap())
+}
+
+async fn until_is(bench: &Bench, path: &str, status: &str) -> Value {
+    until(async || bench.get(CLIENT, path).await.data()["status"] == status).await;
+    bench.get(CLIENT, path).await.data()
+}
+
+#[tokio::test]
+async fn cx_e10_a_job_runs_and_is_completed() {
+    for place in StatePlace::all().await {
+        let bench = Bench::new(&place);
+        let path = queue(&bench, json!({"tool_name": "echo", "params": {"text": "later"}})).await;
+        let job = until_is(&bench, &path, "completed").await;
+        assert_eq!(job["result"]["result"], "later");
+        assert_eq!(job["result"]["status"], "success");
+        for time in ["created_at", "started_at", "ended_at"] {
+            assert!(job[time].as_str().is_some_and(|time| time.ends_with('Z')), "{job:#?}");
+        }
+
+        let body = json!({"tool_name": "fail", "async": true});
+        let answer = bench.post(CLIENT, "/v1/execute_tool", body).await;
+        assert_eq!(answer.status, 202);
+        let path = format!("/v1/jobs/{}", answer.data()["job_id"].as_str().unwrap());
+        let job = until_is(&bench, &path, "failed").await;
+        assert_eq!(job["error"]["code"], "EXECUTION_ERROR");
+
+        let path = queue(&bench, json!({"tool_name": "sleep", "timeout": 1_000})).await;
+        let job = until_is(&bench, &path, "timeout").await;
+        assert_eq!(job["error"]["code"], "EXECUTION_TIMEOUT");
+        // What does not exist is told at once.
+        let answer = bench.post(CLIENT, "/v1/jobs", json!({"tool_name": "nothing"})).await;
+        answer.expect(404, "TOOL_NOT_FOUND");
+        bench.api.drain(LIMIT).await;
+    }
+}
+
+#[tokio::test]
+async fn cx_e10_only_a_queued_job_can_be_cancelled_and_by_its_owner_alone() {
+    for place in StatePlace::all().await {
+        let bench = Bench::with(&place, one_at_a_time(), None);
+        let running = queue(&bench, json!({"tool_name": "wait"})).await;
+        until_is(&bench, &running, "running").await;
+        let queued = queue(&bench, json!({"tool_name": "wait"})).await;
+        let other = queue(&bench, json!({"tool_name": "wait"})).await;
+        let full = bench.post(CLIENT, "/v1/jobs", json!({"tool_name": "wait"})).await;
+        full.expect(429, "RATE_LIMITED");
+
+        bench.get(ADMIN, &queued).await.expect(404, "JOB_NOT_FOUND");
+        bench.delete(ADMIN, &queued).await.expect(404, "JOB_NOT_FOUND");
+        let events = format!("{queued}/events");
+        bench.get(ADMIN, &events).await.expect(404, "JOB_NOT_FOUND");
+        let answer = bench.delete(CLIENT, &running).await.expect(400, "INVALID_REQUEST");
+        assert_eq!(answer.body["error"]["details"]["status"], "running");
+        assert_eq!(bench.delete(CLIENT, &queued).await.data()["status"], "canceled");
+        let cancel = format!("{other}/cancel");
+        assert_eq!(bench.post(CLIENT, &cancel, json!({})).await.data()["status"], "canceled");
+        bench.delete(CLIENT, &queued).await.expect(400, "INVALID_REQUEST");
+
+        bench.gate.add_permits(3);
+        let job = until_is(&bench, &running, "completed").await;
+        assert_eq!(job["result"]["result"], "waited");
+        assert_eq!(bench.get(CLIENT, &queued).await.data()["status"], "canceled");
+        bench.api.drain(LIMIT).await;
+        assert_eq!(bench.gate.available_permits(), 2, "a cancelled job has run");
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_process_is_gone_has_failed() {
+    for place in StatePlace::all().await {
+        let bench = Bench::with(&place, one_at_a_time(), None);
+        let path = queue(&bench, json!({"tool_name": "wait"})).await;
+        until_is(&bench, &path, "running").await;
+        let store = bench.store.open().await.unwrap();
+        store
+            .write(|transaction| {
+                Box::pin(async move {
+                    sqlx::query("UPDATE http_jobs SET holder = 'gone', lease_ms = 1")
+                        .execute(transaction.connection())
+                        .await?;
+                    Ok(())
+                })
+            })
+            .await
+            .unwrap();
+
+        let job = until_is(&bench, &path, "failed").await;
+        let reason = job["error"]["message"].as_str().unwrap();
+        assert!(reason.contains("process"), "{reason}");
+        // It has come to its end, whatever this process still does.
+        bench.gate.add_permits(1);
+        bench.api.drain(LIMIT).await;
+        assert_eq!(bench.get(CLIENT, &path).await.data()["status"], "failed");
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_wait_are_run_after_a_restart() {
+    for place in StatePlace::all().await {
+        let bench = Bench::with(&place, one_at_a_time(), None);
+        let running = queue(&bench, json!({"tool_name": "wait"})).await;
+        until_is(&bench, &running, "running").await;
+        let path = queue(&bench, json!({"tool_name": "echo", "params": {"text": "kept"}})).await;
+        bench.api.drain(Duration::ZERO).await;
+        assert_eq!(bench.get(CLIENT, &running).await.data()["status"], "failed");
+        assert_eq!(bench.get(CLIENT, &path).await.data()["status"], "queued");
+
+        let again = Bench::new(&place);
+        let job = until_is(&again, &path, "completed").await;
+        assert_eq!(job["result"]["result"], "kept");
+        again.api.drain(LIMIT).await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_of_a_revoked_key_is_not_run() {
+    let bench = Bench::with(&StatePlace::sqlite(), one_at_a_time(), None);
+    let running = queue(&bench, json!({"tool_name": "wait"})).await;
+    until_is(&bench, &running, "running").await;
+    let issued = bench.key(json!({"name": "short"})).await;
+    let (key, id) = (issued["key"].as_str().unwrap(), issued["id"].as_str().unwrap());
+    let body = json!({"tool_name": "echo", "params": {"text": "x"}});
+    bench.post(key, "/v1/jobs", body).await.data();
+    bench.delete(ADMIN, &format!("/v1/keys/{id}")).await.data();
+    let read = bench.secrets_read();
+
+    bench.gate.add_permits(1);
+    until(async || {
+        let store = bench.store.open().await.unwrap();
+        let states = sqlx::query_scalar("SELECT state FROM http_jobs WHERE owner LIKE '%short'");
+        let states: Vec<String> = states.fetch_all(store.readers()).await.unwrap();
+        states == ["failed"]
+    })
+    .await;
+    assert_eq!(bench.secrets_read(), read);
+    bench.api.drain(LIMIT).await;
+}
+
+#[tokio::test]
+async fn a_client_can_follow_a_job() {
+    let bench = Bench::new(&StatePlace::sqlite());
+    let path = queue(&bench, json!({"tool_name": "wait"})).await;
+    let following = request("GET", CLIENT, &format!("{path}/events")).body(Body::empty()).unwrap();
+    let response = bench.router.clone().oneshot(following).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert!(response.headers().contains_key("x-ratelimit-limit"));
+
+    let mut body = response.into_body().into_data_stream();
+    let mut text = String::new();
+    let reading = async {
+        while let Some(chunk) = body.next().await {
+            text.push_str(&String::from_utf8(chunk.unwrap().to_vec()).unwrap());
+            if text.contains("event: progress") {
+                bench.gate.add_permits(1);
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, reading).await.unwrap();
+    assert!(text.contains(r#""message":"half""#), "{text}");
+    assert!(text.contains(r#""status":"running""#), "{text}");
+    assert!(text.trim_end().rsplit("event: ").next().unwrap().contains("completed"), "{text}");
+    bench.api.drain(LIMIT).await;
+}
