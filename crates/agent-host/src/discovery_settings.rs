@@ -68,13 +68,14 @@ impl DiscoverySettings {
     /// The same, as discovery takes them. `zone` holds where none is set.
     pub(crate) fn config(&self, zone: &str) -> DiscoveryConfig {
         let zone = self.zone.as_deref().unwrap_or(zone);
-        let categories = self.categories.iter().filter_map(|(pattern, category)| {
-            Some((pattern.clone(), Category::parse(category)?))
-        });
-        let known_servers = self.known_servers.iter().map(|(name, summary)| KnownServer {
-            name: name.clone(),
-            summary: summary.clone(),
-        });
+        let categories = self
+            .categories
+            .iter()
+            .filter_map(|(pattern, category)| Some((pattern.clone(), Category::parse(category)?)));
+        let known_servers = self
+            .known_servers
+            .iter()
+            .map(|(name, summary)| KnownServer { name: name.clone(), summary: summary.clone() });
         DiscoveryConfig {
             time_zone: TimeZone::get(zone).unwrap_or(TimeZone::UTC),
             certified: self.certified.clone(),

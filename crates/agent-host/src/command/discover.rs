@@ -34,11 +34,8 @@ pub(super) async fn run(
             "warning: {} cannot be found: {} {}",
             problem.tool, problem.field, problem.problem
         );
-        let _ = writeln!(
-            std::io::stderr(),
-            "{}",
-            terminal_text::for_stream(&text, &std::io::stderr())
-        );
+        let _ =
+            writeln!(std::io::stderr(), "{}", terminal_text::for_stream(&text, &std::io::stderr()));
     }
 
     let text = if options.json {

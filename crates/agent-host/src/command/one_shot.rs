@@ -177,9 +177,8 @@ impl OneShot {
 
         let discovery = one_shot.fleet.discovery().expect("it is enabled").clone();
         let mut revision = discovery.revision();
-        let is_current = async {
-            while !discovery.state().is_current && revision.changed().await.is_ok() {}
-        };
+        let is_current =
+            async { while !discovery.state().is_current && revision.changed().await.is_ok() {} };
         // What comes later is not found.
         let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, is_current).await;
         Ok((one_shot, discovery))
@@ -188,9 +187,9 @@ impl OneShot {
     /// Waits until the tools of every server that is connected are tools by themselves.
     async fn wait_for_direct_tools(&self) {
         let servers = self.toolbus().directory().servers();
-        let offering = servers.iter().filter(|server| {
-            server.unavailable.is_none() && !server.tool_names.is_empty()
-        });
+        let offering = servers
+            .iter()
+            .filter(|server| server.unavailable.is_none() && !server.tool_names.is_empty());
         let prefixes: Vec<String> = offering
             .map(|server| format!("{}/", toolbus_mcp_agent::provider_of(&server.server_name)))
             .collect();

@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use serde_json::{Value, json};
-use toolbus_discovery::{
-    FactorScores, RetrieveFilter, RetrieveRequest, Retrieved, RetrievedTool,
-};
+use toolbus_discovery::{FactorScores, RetrieveFilter, RetrieveRequest, Retrieved, RetrievedTool};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
 use super::misuse;

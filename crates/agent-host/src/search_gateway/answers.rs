@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use toolbus_discovery::{
-    LIST_LIMIT_MAX, ListRequest, RetrieveFilter, RetrieveRequest, Retrieved,
-};
+use toolbus_discovery::{LIST_LIMIT_MAX, ListRequest, RetrieveFilter, RetrieveRequest, Retrieved};
 use toolbus_tools::call::{Arguments, Call};
 use toolbus_tools::id::{CallId, ToolName};
 
@@ -134,7 +132,8 @@ impl SearchGateway {
                     let _ = writeln!(text, "{}. {step}: {name}: {}", at + 1, preview(&said));
                 }
                 Err(problem) => {
-                    let _ = writeln!(text, "{}. {step}: {name} failed: {}", at + 1, preview(&problem));
+                    let _ =
+                        writeln!(text, "{}. {step}: {name} failed: {}", at + 1, preview(&problem));
                     stopped_at = Some(at);
                     break;
                 }
@@ -237,7 +236,8 @@ fn tools() -> Value {
 }
 
 fn prompts() -> Value {
-    let arguments = json!([{"name": "task", "description": "What is to be done", "required": true}]);
+    let arguments =
+        json!([{"name": "task", "description": "What is to be done", "required": true}]);
     json!({"prompts": [{
         "name": PROMPT,
         "description": "Find the tools for a task before starting it",

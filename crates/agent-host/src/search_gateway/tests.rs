@@ -13,9 +13,7 @@ use super::*;
 
 fn gateway() -> SearchGateway {
     let registry = Arc::new(Registry::new());
-    let object = |required: &[&str]| {
-        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": required})
-    };
+    let object = |required: &[&str]| json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": required});
     let weather = Tool::new("get_weather", "Tells the weather of a city – heute", "mcp:weather");
     let weather = weather.with_parameters(object(&["city"]));
     let clock = Tool::new("current_time", "Tells the current time of day", "mcp:clock");
@@ -39,9 +37,9 @@ fn gateway() -> SearchGateway {
 
 /// What is answered to these lines.
 async fn answers(input: &str) -> Vec<Value> {
-    let mut output = Vec::new();
-    let served =
-        gateway().serve(BufReader::new(input.as_bytes()), &mut output, CancellationToken::new());
+    let (gateway, mut output) = (gateway(), Vec::new());
+    let input = BufReader::new(input.as_bytes());
+    let served = gateway.serve(input, &mut output, CancellationToken::new());
     served.await.expect("nothing fails");
     let text = String::from_utf8(output).expect("UTF-8");
     assert!(text.is_ascii(), "{text}");
