@@ -83,6 +83,15 @@ impl Gate for SecretSpy {
     }
 }
 
+/// Counts calls that are given up.
+struct CountAtDrop(Arc<AtomicUsize>);
+
+impl Drop for CountAtDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 pub(crate) fn plans() -> BTreeMap<String, Plan> {
     let plan = |per_minute, per_month| Plan { per_minute, per_month };
     let plans = [
@@ -241,12 +250,12 @@ fn register(registry: &Registry, cancelled: &Arc<AtomicUsize>, gate: &Arc<Semaph
     registry.register(Tool::new("busy", "Has no room.", "test"), busy).unwrap();
 
     let cancelled = Arc::clone(cancelled);
-    let sleep = move |call: Invocation| {
-        let cancelled = Arc::clone(&cancelled);
+    let sleep = move |_: Invocation| {
+        let ended = CountAtDrop(Arc::clone(&cancelled));
         async move {
-            call.context.cancelled.cancelled().await;
-            cancelled.fetch_add(1, Ordering::SeqCst);
-            Err::<Output, _>(CallError::cancelled())
+            std::future::pending::<()>().await;
+            drop(ended);
+            Ok(Output::text("it never ends"))
         }
     };
     registry.register(Tool::new("sleep", "Sleeps.", "test"), sleep).unwrap();
