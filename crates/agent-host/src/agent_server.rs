@@ -4,15 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join, join4};
+use futures_util::future::{join3, join4};
 use toolbus_a2a::{HttpServer, HttpServerConfig, TaskIntake};
 use toolbus_agent::{Agent, BusUsers, BusUsersDeps, UserReplies};
 use toolbus_bus::SubscribeError;
 use toolbus_config::ListenAddress;
+use toolbus_discovery::{Discovery, DiscoveryDeps};
+use toolbus_fetch::FetchConfig;
+use toolbus_http::tool_api::{ToolApi, ToolApiDeps};
 use toolbus_http::{ApiDeps, TurnApi};
 use toolbus_runtime::http;
 use toolbus_schedule::{NewTask, ScheduleOwner, Scheduler, SchedulerDeps, Schedules};
-use toolbus_tools::Principal;
+use toolbus_search::ToolIndex;
+use toolbus_tools::{Principal, View};
 use toolbus_wire::envelope::new_id;
 
 use crate::agent;
@@ -21,6 +25,10 @@ use crate::fleet::Fleet;
 use crate::other_agents;
 use crate::scheduled_turns::ScheduledTurns;
 use crate::settings::Settings;
+use crate::webhook_sender::WebhookSender;
+
+/// Connections of clients of tools.
+const TOOL_CONNECTIONS_MAX: usize = 64;
 
 /// An agent that answers.
 pub(crate) struct AgentServer {
@@ -33,6 +41,8 @@ pub(crate) struct AgentServer {
 /// What answers over HTTP.
 struct Listening {
     turns: TurnApi,
+    /// Tools for programs, where they are served.
+    tools: Option<ToolApi>,
     /// Tasks of other agents, where they are done.
     tasks: Option<HttpServer>,
     server: http::Server,
@@ -50,6 +60,9 @@ pub(crate) enum Error {
     /// Other agents cannot be heard.
     #[error("other agents cannot be heard")]
     OtherAgents(#[from] other_agents::Error),
+    /// Webhooks cannot be sent.
+    #[error("webhooks cannot be sent")]
+    Webhooks(#[source] reqwest::Error),
     /// The port could not be opened.
     #[error("turns cannot be served at {address}")]
     Listen {
@@ -131,11 +144,19 @@ impl AgentServer {
             connections_max += more;
             router = router.merge(server.router());
         }
+        let tools = match settings.http.tool_api.enabled {
+            true => tool_api(settings, fleet)?,
+            false => None,
+        };
+        if let Some(tools) = &tools {
+            connections_max += TOOL_CONNECTIONS_MAX;
+            router = router.merge(tools.router());
+        }
         let limits = http::Limits { connections_max, lifetime: None };
         match http::serve(address, router, limits).await {
             Ok(server) => {
                 let tasks = tasks.map(|(_, tasks)| tasks);
-                Ok(Some(Listening { turns: api, tasks, server }))
+                Ok(Some(Listening { turns: api, tools, tasks, server }))
             }
             Err(source) => Err(Error::Listen { address: address.clone(), source }),
         }
@@ -164,18 +185,49 @@ impl AgentServer {
             }
         };
         let api = async {
-            if let Some(Listening { turns, tasks, server }) = self.api {
+            if let Some(Listening { turns, tools, tasks, server }) = self.api {
+                let tools = async {
+                    if let Some(tools) = tools {
+                        tools.drain(grace).await;
+                    }
+                };
                 let tasks = async {
                     if let Some(tasks) = tasks {
                         tasks.drain(grace).await;
                     }
                 };
-                join(turns.drain(grace), tasks).await;
+                join3(turns.drain(grace), tools, tasks).await;
                 server.close().await;
             }
         };
         join4(users, api, self.scheduler.close(), self.background.close(grace)).await;
     }
+}
+
+/// Tools for programs, where there is a place for what is kept of them.
+fn tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error> {
+    let Some(state) = fleet.state() else { return Ok(None) };
+    let http = &settings.http;
+    let invoker = fleet.toolbus().invoker().clone();
+    let discovery = Discovery::start(DiscoveryDeps {
+        registry: Arc::clone(invoker.registry()),
+        policy: Arc::new(fleet.policy().clone()),
+        index: ToolIndex::new(),
+        store: Some(state.store().clone()),
+    });
+    let allowed_hosts = http.tool_api.webhook_hosts.clone();
+    let sender = WebhookSender::new(FetchConfig { allowed_hosts, ..FetchConfig::default() });
+    let deps = ToolApiDeps {
+        name: fleet.toolbus().name().clone(),
+        invoker,
+        policy: fleet.policy().clone(),
+        discovery,
+        store: state.store().clone(),
+        view: View::all(),
+        webhooks: Some(Arc::new(sender.map_err(Error::Webhooks)?)),
+    };
+    let config = http.tool_api.config(&http.plans);
+    Ok(Some(ToolApi::start(http.api_settings(), config, deps)))
 }
 
 /// Schedules the task of the agent's own, where there is none of its name.

@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::{ListenAddress, Mistakes, Secret};
 use toolbus_http::ApiSettings;
+use toolbus_http::tool_api::Plan;
 use toolbus_runtime::http::visitors;
+
+use crate::tool_api_settings::ToolApiSettings;
 
 /// Shortest token, in bytes: what is shorter can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -31,6 +34,11 @@ pub struct HttpSettings {
     /// Bearer TOKEN` is then needed, and rules know a client as `token:http/NAME`. Without any, who
     /// reaches the address can have turns, and use every tool that the agent may.
     pub tokens: BTreeMap<String, Secret>,
+    /// Tools for programs: finding them, calling them, jobs, and keys.
+    pub tool_api: ToolApiSettings,
+    /// Plans of clients of tools by name, beside `free` (10 requests a minute, 1,000 a month) and
+    /// `pro` (100 a minute, 100,000 a month), which can be replaced.
+    pub plans: BTreeMap<String, Plan>,
 }
 
 impl HttpSettings {
@@ -46,12 +54,14 @@ impl HttpSettings {
 
     /// Tells what is wrong with them, under the key that they have.
     pub(crate) fn check(&self, key: &str, has_model: bool, mistakes: &mut Mistakes<'_>) {
-        let Self { address, allowed_hosts, allowed_origins, tokens } = self;
+        let Self { address, allowed_hosts, allowed_origins, tokens, tool_api, plans } = self;
         visitors::check(key, address.as_ref(), allowed_hosts, allowed_origins, mistakes);
         if address.is_some() && !has_model {
             let what = "there is no model to answer: name one in the section models";
             mistakes.add(&format!("{key}.address"), what);
         }
+        let names: Vec<_> = tokens.keys().map(String::as_str).collect();
+        tool_api.check(key, plans, &names, mistakes);
         for (name, token) in tokens {
             if token.expose().len() < TOKEN_BYTES_MIN {
                 let what = format!("a token has at least {TOKEN_BYTES_MIN} characters");

@@ -37,8 +37,10 @@ pub mod subagent_settings;
 mod subagent_turns;
 mod terminal;
 mod terminal_text;
+pub mod tool_api_settings;
 mod toolkits;
 mod turn_printer;
+mod webhook_sender;
 mod wisp_parts;
 
 use toolbus_mcp::supervisor::Supervisor;

@@ -33,7 +33,7 @@ const SUMMARIES_GRACE: Duration = Duration::from_secs(3);
 const WISP_TASKS_GRACE: Duration = Duration::from_secs(3);
 
 /// The tables of all that is kept there.
-const MIGRATIONS: [Migrations; 12] = [
+const MIGRATIONS: [Migrations; 13] = [
     toolbus_a2a::MIGRATIONS,
     toolbus_agent::MIGRATIONS,
     toolbus_approvals::MIGRATIONS,
@@ -41,6 +41,7 @@ const MIGRATIONS: [Migrations; 12] = [
     toolbus_audit::MIGRATIONS,
     toolbus_chain::MIGRATIONS,
     toolbus_discovery::MIGRATIONS,
+    toolbus_http::tool_api::MIGRATIONS,
     toolbus_memory::MIGRATIONS,
     toolbus_schedule::MIGRATIONS,
     toolbus_subagents::MIGRATIONS,

@@ -136,7 +136,7 @@ pub struct ErrorBody {
 /// An error of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiError {
-    pub(crate) body: ErrorBody,
+    pub(crate) body: Box<ErrorBody>,
     /// Where HTTP has a status of its own for it.
     status: Option<StatusCode>,
 }
@@ -145,7 +145,7 @@ impl ApiError {
     pub(crate) fn new(code: ApiErrorCode, message: impl Into<String>) -> Self {
         let retry_after = code.says_when_to_retry().then(|| whole_seconds(RETRY_BACKOFF));
         let body = ErrorBody { code, message: message.into(), details: None, retry_after };
-        Self { body, status: None }
+        Self { body: Box::new(body), status: None }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -247,7 +247,7 @@ impl From<toolbus_store::sqlx::Error> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();
-        response.extensions_mut().insert(Payload::Error(self.body));
+        response.extensions_mut().insert(Payload::Error(*self.body));
         response
     }
 }

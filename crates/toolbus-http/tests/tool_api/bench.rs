@@ -27,44 +27,44 @@ use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::name::AgentName;
 use tower::ServiceExt as _;
 
-pub const ADMIN: &str = "the token of an admin";
-pub const CLIENT: &str = "the token of a client";
+pub(crate) const ADMIN: &str = "the token of an admin";
+pub(crate) const CLIENT: &str = "the token of a client";
 /// How long anything may take on a busy machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is behind the interface.
-pub struct Bench {
-    pub api: ToolApi,
-    pub router: Router,
-    pub store: LazyStore,
+pub(crate) struct Bench {
+    pub(crate) api: ToolApi,
+    pub(crate) router: Router,
+    pub(crate) store: LazyStore,
     /// How often credentials were asked for.
-    pub secrets: Arc<AtomicUsize>,
+    pub(crate) secrets: Arc<AtomicUsize>,
     /// Calls of `sleep` that were cancelled.
-    pub cancelled: Arc<AtomicUsize>,
+    pub(crate) cancelled: Arc<AtomicUsize>,
     /// Lets calls of `wait` go on, one for each permit.
-    pub gate: Arc<Semaphore>,
+    pub(crate) gate: Arc<Semaphore>,
     _providers: Vec<Provider>,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
 }
 
 impl Answer {
-    pub fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
     }
 
-    pub fn expect(self, status: u16, code: &str) -> Self {
+    pub(crate) fn expect(self, status: u16, code: &str) -> Self {
         assert_eq!((self.status.as_u16(), self.code()), (status, code), "{self:#?}");
         self
     }
 
-    pub fn data(self) -> Value {
+    pub(crate) fn data(self) -> Value {
         assert_eq!(self.body["success"], true, "{self:#?}");
         self.body["data"].clone()
     }
@@ -83,7 +83,16 @@ impl Gate for SecretSpy {
     }
 }
 
-pub fn plans() -> BTreeMap<String, Plan> {
+/// Counts calls that are given up.
+struct CountAtDrop(Arc<AtomicUsize>);
+
+impl Drop for CountAtDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+pub(crate) fn plans() -> BTreeMap<String, Plan> {
     let plan = |per_minute, per_month| Plan { per_minute, per_month };
     let plans = [
         ("free", Plan::FREE),
@@ -94,7 +103,7 @@ pub fn plans() -> BTreeMap<String, Plan> {
     plans.map(|(name, plan)| (name.to_owned(), plan)).into()
 }
 
-pub fn config() -> ToolApiConfig {
+pub(crate) fn config() -> ToolApiConfig {
     ToolApiConfig {
         plans: plans(),
         default_plan: "open".to_owned(),
@@ -132,11 +141,11 @@ fn schema() -> Value {
 }
 
 impl Bench {
-    pub fn new(place: &StatePlace) -> Self {
+    pub(crate) fn new(place: &StatePlace) -> Self {
         Self::with(place, config(), None)
     }
 
-    pub fn with(
+    pub(crate) fn with(
         place: &StatePlace,
         config: ToolApiConfig,
         webhooks: Option<Arc<dyn SendWebhook>>,
@@ -178,11 +187,11 @@ impl Bench {
         Self { router, api, store, secrets, cancelled, gate, _providers: providers }
     }
 
-    pub fn secrets_read(&self) -> usize {
+    pub(crate) fn secrets_read(&self) -> usize {
         self.secrets.load(Ordering::SeqCst)
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = tokio::time::timeout(LIMIT, to_bytes(body, usize::MAX)).await.unwrap().unwrap();
@@ -190,33 +199,33 @@ impl Bench {
         Answer { status: parts.status, headers: parts.headers, body }
     }
 
-    pub async fn get(&self, token: &str, path: &str) -> Answer {
+    pub(crate) async fn get(&self, token: &str, path: &str) -> Answer {
         self.send(request("GET", token, path).body(Body::empty()).unwrap()).await
     }
 
-    pub async fn delete(&self, token: &str, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, token: &str, path: &str) -> Answer {
         self.send(request("DELETE", token, path).body(Body::empty()).unwrap()).await
     }
 
-    pub async fn post(&self, token: &str, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, token: &str, path: &str, body: Value) -> Answer {
         let request = request("POST", token, path).header("content-type", "application/json");
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
     }
 
     /// Calls a tool.
-    pub async fn call(&self, tool: &str, params: Value) -> Answer {
+    pub(crate) async fn call(&self, tool: &str, params: Value) -> Answer {
         self.post(CLIENT, "/v1/execute_tool", json!({"tool_name": tool, "params": params})).await
     }
 
     /// Gives out a key.
-    pub async fn key(&self, body: Value) -> Value {
+    pub(crate) async fn key(&self, body: Value) -> Value {
         let answer = self.post(ADMIN, "/v1/keys", body).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{answer:#?}");
         answer.data()
     }
 }
 
-pub fn request(method: &str, token: &str, path: &str) -> axum::http::request::Builder {
+pub(crate) fn request(method: &str, token: &str, path: &str) -> axum::http::request::Builder {
     let request = Request::builder().method(method).uri(path).header("host", "localhost");
     match token {
         "" => request,
@@ -241,12 +250,12 @@ fn register(registry: &Registry, cancelled: &Arc<AtomicUsize>, gate: &Arc<Semaph
     registry.register(Tool::new("busy", "Has no room.", "test"), busy).unwrap();
 
     let cancelled = Arc::clone(cancelled);
-    let sleep = move |call: Invocation| {
-        let cancelled = Arc::clone(&cancelled);
+    let sleep = move |_: Invocation| {
+        let ended = CountAtDrop(Arc::clone(&cancelled));
         async move {
-            call.context.cancelled.cancelled().await;
-            cancelled.fetch_add(1, Ordering::SeqCst);
-            Err::<Output, _>(CallError::cancelled())
+            std::future::pending::<()>().await;
+            drop(ended);
+            Ok(Output::text("it never ends"))
         }
     };
     registry.register(Tool::new("sleep", "Sleeps.", "test"), sleep).unwrap();
@@ -293,7 +302,7 @@ fn publish(registry: &Arc<Registry>) -> Vec<Provider> {
 }
 
 /// Waits until something holds.
-pub async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
     let waiting = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -22,7 +22,7 @@ async fn cx_e3_a_call_is_answered_with_its_result_time_and_tokens() {
     assert_eq!(data["status"], "success");
     assert_eq!(data["result"], "hello");
     assert!(data["execution_time_ms"].is_u64());
-    assert_eq!(data["tokens_used"], json!({"input": 5, "output": 2}));
+    assert_eq!(data["tokens_used"], json!({"input": 4, "output": 2}));
 
     let body = json!({"tool": "echo", "arguments": {"text": "too"}});
     let data = bench.post(CLIENT, "/v1/execute_tool", body).await.data();

@@ -175,7 +175,7 @@ async fn a_client_can_follow_a_job() {
     let mut text = String::new();
     let reading = async {
         while let Some(chunk) = body.next().await {
-            text.push_str(&String::from_utf8(chunk.unwrap().to_vec()).unwrap());
+            text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
             if text.contains("event: progress") {
                 bench.gate.add_permits(1);
             }
