@@ -70,7 +70,12 @@ impl Keeper {
             }
 
             if let Some(store) = self.store.opened() {
-                let changes = changes.get_or_insert_with(|| store.changes(PART));
+                // What was written before the first look is not told of: it is read in any case.
+                let changes = changes.get_or_insert_with(|| {
+                    let mut changes = store.changes(PART);
+                    changes.mark_changed();
+                    changes
+                });
                 if changes.has_changed().unwrap_or(false) {
                     changes.mark_unchanged();
                     self.read().await;
