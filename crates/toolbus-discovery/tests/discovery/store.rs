@@ -76,11 +76,8 @@ async fn what_was_learned_outlives_the_process() {
         let process = Process::new(&place).await;
         process.until_runs("x", (4, 1)).await;
         process.until_runs("y", (1, 0)).await;
-        eventually(WAIT_TIMEOUT, async || {
-            let after = process.world.discovery.statistics(&ann, "x").expect("there");
-            if before == after { Ok(()) } else { Err(format!("{before:?} {after:?}")) }
-        })
-        .await;
+        let after = process.world.discovery.statistics(&ann, "x").expect("there");
+        assert_eq!(before, after, "{}", place.location);
         assert!(process.user_history("ann", "sky__x").await > 0.9);
         assert_eq!(process.user_history("bob", "sky__x").await, 0.0);
         let executions = process.world.discovery.executions(100).await.expect("a store");
