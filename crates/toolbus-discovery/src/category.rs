@@ -102,7 +102,7 @@ impl Category {
             .map(str::to_lowercase)
             .collect();
         let has = |known: &&str| words.iter().any(|word| word == known);
-        let found = WORDS.iter().find(|(_, known)| known.iter().any(|word| has(word)));
+        let found = WORDS.iter().find(|(_, known)| known.iter().any(has));
         found.map_or(Self::Custom, |(category, _)| *category)
     }
 }

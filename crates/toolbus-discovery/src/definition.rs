@@ -114,6 +114,7 @@ fn push_parameters(schema: &Value, depth: usize, text: &mut String) {
     if depth == 0 || text.len() >= PARAMETERS_BYTES_MAX {
         return;
     }
+
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
         if text.len() >= PARAMETERS_BYTES_MAX {
@@ -128,6 +129,7 @@ fn push_parameters(schema: &Value, depth: usize, text: &mut String) {
         }
         push_parameters(property, depth - 1, text);
     }
+
     if let Some(items) = schema.get("items") {
         push_parameters(items, depth - 1, text);
     }

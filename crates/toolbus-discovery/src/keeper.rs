@@ -70,7 +70,12 @@ impl Keeper {
             }
 
             if let Some(store) = self.store.opened() {
-                let changes = changes.get_or_insert_with(|| store.changes(PART));
+                // What was written before the first look is not told of: it is read in any case.
+                let changes = changes.get_or_insert_with(|| {
+                    let mut changes = store.changes(PART);
+                    changes.mark_changed();
+                    changes
+                });
                 if changes.has_changed().unwrap_or(false) {
                     changes.mark_unchanged();
                     self.read().await;
@@ -193,32 +198,24 @@ impl Keeper {
         }
     }
 
+    /// Reads what was written since, and takes all of it in at once: no reader sees a part of it.
     async fn try_read(&mut self) -> Result<(), Error> {
-        let store = self.store.open().await?.clone();
-        let limits = &self.limits;
-        let [tools, uses, pairs] = self.read_ms;
-        let tools = self.read_totals(&store, tools, limits.tools_max, |all| &mut all.tools).await?;
-        let uses = self.read_totals(&store, uses, limits.uses_max, |all| &mut all.uses).await?;
-        let pairs = self.read_totals(&store, pairs, limits.pairs_max, |all| &mut all.pairs).await?;
-        self.read_ms = [tools, uses, pairs];
-        self.learned.write().learned_elsewhere();
-        Ok(())
-    }
-
-    async fn read_totals<K: RowKey, V: RowTotals>(
-        &self,
-        store: &Store,
-        since_ms: i64,
-        rows_max: usize,
-        ledger: impl Fn(&mut Learned) -> &mut Ledger<K, V>,
-    ) -> Result<i64, Error> {
-        let since = since_ms.saturating_sub(WRITE_SLACK_MS).max(0);
+        let store = self.store.open().await?;
+        let DiscoveryLimits { tools_max, uses_max, pairs_max, .. } = self.limits;
+        let since = self.read_ms.map(|ms| ms.saturating_sub(WRITE_SLACK_MS).max(0));
         let oldest = self.oldest_period();
-        let (totals, newest) = rows::read_since::<K, V>(store, since, oldest, rows_max).await?;
+        let (tools, tools_ms) = rows::read_since(store, since[0], oldest, tools_max).await?;
+        let (uses, uses_ms) = rows::read_since(store, since[1], oldest, uses_max).await?;
+        let (pairs, pairs_ms) = rows::read_since(store, since[2], oldest, pairs_max).await?;
+        let newest = [tools_ms, uses_ms, pairs_ms];
+        self.read_ms.iter_mut().zip(newest).for_each(|(own, newest)| *own = newest.max(*own));
+
         let mut learned = self.learned.write();
-        let ledger = ledger(&mut learned);
-        totals.into_iter().for_each(|(key, total)| ledger.read(key, total));
-        Ok(newest.max(since_ms))
+        tools.into_iter().for_each(|(key, total)| learned.tools.read(key, total));
+        uses.into_iter().for_each(|(key, total)| learned.uses.read(key, total));
+        pairs.into_iter().for_each(|(key, total)| learned.pairs.read(key, total));
+        learned.learned_elsewhere();
+        Ok(())
     }
 
     fn oldest_period(&self) -> i64 {

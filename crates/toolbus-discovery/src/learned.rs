@@ -74,6 +74,9 @@ pub(crate) struct Ended {
     pub(crate) at_ms: i64,
 }
 
+/// A principal, and a session of it.
+type Whose = (Arc<str>, Option<Arc<str>>);
+
 /// What was learned.
 #[derive(Debug)]
 pub(crate) struct Learned {
@@ -81,7 +84,7 @@ pub(crate) struct Learned {
     pub(crate) uses: Ledger<UseKey, Uses>,
     pub(crate) pairs: Ledger<PairKey, Uses>,
     /// The last tool of each principal and session.
-    recent: HashMap<(Arc<str>, Option<Arc<str>>), (ToolId, u64)>,
+    recent: HashMap<Whose, (ToolId, u64)>,
     /// Grows with each principal's own events.
     own_epochs: HashMap<Arc<str>, u64>,
     epoch: Epoch,

@@ -137,7 +137,7 @@ impl<K: Hash + Eq + Clone, V: Totals> Ledger<K, V> {
         }
         let mut ranks: Vec<_> =
             self.cells.iter().map(|(key, cell)| (cell.total().rank(), key.clone())).collect();
-        ranks.sort_by(|(one, _), (other, _)| one.cmp(other));
+        ranks.sort_by_key(|(rank, _)| *rank);
         let gone = ranks.len() - self.entries_max;
         for (_, key) in ranks.into_iter().take(gone) {
             self.cells.remove(&key);

@@ -230,6 +230,7 @@ impl Learner {
     fn learn(&self, group: &mut Vec<Lesson>) {
         self.metrics.count_events("learned", group.len() as u64);
         let has_calls = group.iter().any(|lesson| matches!(lesson, Lesson::Ended(_)));
+
         for lesson in group.drain(..) {
             match lesson {
                 Lesson::Ended(ended) => {
@@ -245,6 +246,7 @@ impl Learner {
                 }
             }
         }
+
         if has_calls {
             self.changed.send_modify(|number| *number += 1);
         }
