@@ -123,8 +123,7 @@ impl ToolIndex {
     /// caller runs beside it.
     #[must_use]
     pub fn with_model(embedder: Arc<dyn Embed>, config: EmbeddingConfig) -> (Self, Embedding) {
-        let model =
-            Model { embedder, config, calibration: OnceLock::new(), wake: Notify::new() };
+        let model = Model { embedder, config, calibration: OnceLock::new(), wake: Notify::new() };
         let shared = Arc::new(Shared { model: Some(model), ..Shared::default() });
         (Self { shared: Arc::clone(&shared) }, Embedding { shared })
     }
@@ -150,11 +149,8 @@ impl ToolIndex {
         let mut next = Snapshot::clone(&shared.snapshot());
         let mut has_changed = false;
         let mut last = HashSet::new();
-        let mut newest: Vec<_> = changed
-            .into_iter()
-            .rev()
-            .filter(|document| last.insert(document.id.clone()))
-            .collect();
+        let mut newest: Vec<_> =
+            changed.into_iter().rev().filter(|document| last.insert(document.id.clone())).collect();
         newest.reverse();
 
         for id in gone.iter().filter(|id| !last.contains(*id)) {

@@ -34,21 +34,68 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Vec<ToolDocument>> {
 }
 
 const VERBS: [&str; 16] = [
-    "create", "list", "update", "delete", "search", "export", "import", "archive", "assign", "send",
-    "read", "merge", "copy", "approve", "schedule", "count",
+    "create", "list", "update", "delete", "search", "export", "import", "archive", "assign",
+    "send", "read", "merge", "copy", "approve", "schedule", "count",
 ];
 const THINGS: [&str; 32] = [
-    "issue", "invoice", "customer", "order", "branch", "message", "channel", "ticket", "report",
-    "file", "folder", "table", "record", "calendar", "event", "contact", "payment", "shipment",
-    "pipeline", "deployment", "container", "volume", "dashboard", "alert", "metric", "page",
-    "comment", "user", "role", "project", "sprint", "task",
+    "issue",
+    "invoice",
+    "customer",
+    "order",
+    "branch",
+    "message",
+    "channel",
+    "ticket",
+    "report",
+    "file",
+    "folder",
+    "table",
+    "record",
+    "calendar",
+    "event",
+    "contact",
+    "payment",
+    "shipment",
+    "pipeline",
+    "deployment",
+    "container",
+    "volume",
+    "dashboard",
+    "alert",
+    "metric",
+    "page",
+    "comment",
+    "user",
+    "role",
+    "project",
+    "sprint",
+    "task",
 ];
 const DETAILS: [&str; 24] = [
-    "by its number", "with all its fields", "of the last month", "in bulk", "as a spreadsheet",
-    "for a team", "in a workspace", "without asking", "with a template", "by label", "by owner",
-    "with attachments", "in the background", "for review", "by status", "within a region",
-    "across projects", "with history", "in order of date", "by priority", "for an account",
-    "with filters", "page by page", "from a backup",
+    "by its number",
+    "with all its fields",
+    "of the last month",
+    "in bulk",
+    "as a spreadsheet",
+    "for a team",
+    "in a workspace",
+    "without asking",
+    "with a template",
+    "by label",
+    "by owner",
+    "with attachments",
+    "in the background",
+    "for review",
+    "by status",
+    "within a region",
+    "across projects",
+    "with history",
+    "in order of date",
+    "by priority",
+    "for an account",
+    "with filters",
+    "page by page",
+    "from a backup",
 ];
 
 /// The synthetic tool of a number; the same at any time.
@@ -56,7 +103,8 @@ pub(super) fn synthetic(number: usize) -> ToolDocument {
     // A linear congruential generator, so that neighbours differ.
     let mut state = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut pick = |many: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % many
     };
     let (verb, thing) = (VERBS[pick(VERBS.len())], THINGS[pick(THINGS.len())]);
@@ -83,8 +131,7 @@ pub(super) async fn index(
     tools: Vec<ToolDocument>,
     model: &Arc<dyn Embed>,
 ) -> anyhow::Result<ToolIndex> {
-    let (index, embedding) =
-        ToolIndex::with_model(Arc::clone(model), EmbeddingConfig::default());
+    let (index, embedding) = ToolIndex::with_model(Arc::clone(model), EmbeddingConfig::default());
     index.update(tools, &[]);
     wait_for_vectors(&index, embedding).await?;
     Ok(index)

@@ -76,7 +76,8 @@ impl StaticModel {
         }
 
         let rows = tensors.find("mapping")?.map(|tensor| tensor.places()).transpose()?;
-        let weights_of_tokens = tensors.find("weights")?.map(|tensor| tensor.floats()).transpose()?;
+        let weights_of_tokens =
+            tensors.find("weights")?.map(|tensor| tensor.floats()).transpose()?;
         let largest = tokenizer_read.largest() as usize;
         let last_row = match &rows {
             Some(rows) if rows.len() > largest => rows.iter().copied().max().unwrap_or(0) as usize,

@@ -105,9 +105,7 @@ impl Tensor<'_> {
                 .chunks()
                 .map(|bytes| u32::try_from(i64::from_le_bytes(bytes)).map_err(|_| negative()))
                 .collect(),
-            kind => {
-                Err(EmbedError::Unsupported { what: "a tensor's type", kind: kind.to_owned() })
-            }
+            kind => Err(EmbedError::Unsupported { what: "a tensor's type", kind: kind.to_owned() }),
         }
     }
 

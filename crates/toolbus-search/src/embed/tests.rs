@@ -93,7 +93,7 @@ proptest! {
         let at = at % file.len();
         file[at] = byte;
         if let Ok(model) = StaticModel::from_bytes(&file, &word_pieces()) {
-            model.vector("red blue redder");
+            prop_assert!(model.vector("red blue redder").iter().all(|value| value.is_finite()));
         }
         prop_assert!(StaticModel::from_bytes(&weights([1.0; 6]), &tokenizer).is_err());
     }

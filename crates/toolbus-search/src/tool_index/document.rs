@@ -143,12 +143,7 @@ pub(super) fn index(
     Indexed { entry, words }
 }
 
-fn add_field(
-    field: Field,
-    text: &str,
-    hasher: &RandomState,
-    masses: &mut HashMap<u64, f32>,
-) {
+fn add_field(field: Field, text: &str, hasher: &RandomState, masses: &mut HashMap<u64, f32>) {
     let mut counts: HashMap<u64, u32> = HashMap::new();
     let mut length = 0_usize;
     for_each_word(text, |word| {

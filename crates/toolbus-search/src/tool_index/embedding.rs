@@ -70,8 +70,7 @@ impl Model {
         let answer = timeout(self.config.query_timeout, self.embed(steps)).await;
         match answer.unwrap_or(Err(EmbedError::TimedOut)) {
             Ok(vectors) => {
-                let vector =
-                    |vector: &Vec<f32>| Some((QueryVector::of(vector)?, calibration));
+                let vector = |vector: &Vec<f32>| Some((QueryVector::of(vector)?, calibration));
                 let vectors: Vec<_> = vectors.iter().map(vector).collect();
                 vectors.iter().any(Option::is_some).then_some(vectors)
             }

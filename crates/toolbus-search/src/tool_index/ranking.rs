@@ -100,10 +100,9 @@ pub(super) fn search(
     let lists: Vec<Vec<Hit>> =
         steps.iter().map(|step| Ranking::new(&visible, searched, step).rank(step, most)).collect();
     let hits = merge(&visible, lists, most);
-    let found = hits.into_iter().map(|hit| Candidate {
-        id: entry(&visible, hit).id.clone(),
-        similarity: hit.similarity,
-    });
+    let found = hits
+        .into_iter()
+        .map(|hit| Candidate { id: entry(&visible, hit).id.clone(), similarity: hit.similarity });
     Candidates { found: found.collect(), searched, by_words_alone: false }
 }
 
@@ -222,9 +221,10 @@ impl<'a, 'b> Ranking<'a, 'b> {
         for hit in alike.into_iter().take(most) {
             if kept.len() < most {
                 kept.push(hit);
-            } else if kept.last().is_some_and(|last| {
-                last.similarity < INSTEAD_SHARE * hit.similarity
-            }) {
+            } else if kept
+                .last()
+                .is_some_and(|last| last.similarity < INSTEAD_SHARE * hit.similarity)
+            {
                 kept.pop();
                 let at = kept.partition_point(|other| order(visible, other, &hit).is_le());
                 kept.insert(at, hit);

@@ -117,9 +117,8 @@ impl Live {
         }
 
         let alive = tools.into_iter().enumerate().filter(|(slot, _)| !self.gone.contains(*slot));
-        let parts = alive.map(|(slot, (entry, words))| {
-            (Indexed { entry, words }, self.vectors.read(slot))
-        });
+        let parts =
+            alive.map(|(slot, (entry, words))| (Indexed { entry, words }, self.vectors.read(slot)));
         parts.collect()
     }
 }

@@ -186,8 +186,7 @@ async fn forbidden_tools_hide_nothing_and_are_not_counted() {
         (0..100).map(|at| tool("secret", &format!("invoice_{at}"), "invoice invoice")).collect();
     documents.push(tool("open", "billing", "What was paid, with one invoice of each month"));
     let index = index_of(documents);
-    let candidates =
-        index.search("invoice", 50, &|id| id.as_str().starts_with("open/")).await;
+    let candidates = index.search("invoice", 50, &|id| id.as_str().starts_with("open/")).await;
     assert_eq!(candidates.found.len(), 1);
     assert_eq!(candidates.searched, 1);
 }
@@ -295,7 +294,8 @@ async fn a_word_ten_thousand_times_is_worth_less_than_what_fits() {
 
 #[tokio::test]
 async fn hidden_text_is_not_indexed() {
-    let tags: String = "weather".chars().map(|c| char::from_u32(0xE0000 + u32::from(c)).expect("a tag")).collect();
+    let tags: String =
+        "weather".chars().map(|c| char::from_u32(0xE0000 + u32::from(c)).expect("a tag")).collect();
     let index = index_of(vec![
         tool("a", "tags", &format!("a plain one{tags}")),
         tool("a", "split", "for\u{200b}e\u{202e}ca\u{0007}\u{2066}st"),
@@ -308,9 +308,19 @@ async fn hidden_text_is_not_indexed() {
 #[tokio::test]
 async fn near_copies_do_not_push_out_others() {
     let mut documents: Vec<_> = (0..1_000)
-        .map(|at| tool("copies", &format!("issue_{at}"), &format!("List the issues of a repository, variant {at}")))
+        .map(|at| {
+            tool(
+                "copies",
+                &format!("issue_{at}"),
+                &format!("List the issues of a repository, variant {at}"),
+            )
+        })
         .collect();
-    documents.push(tool("github", "list_issues", "Shows which issues there are in some repository of yours"));
+    documents.push(tool(
+        "github",
+        "list_issues",
+        "Shows which issues there are in some repository of yours",
+    ));
     documents.push(tool("gitlab", "issues", "What issues people have reported"));
     let index = index_of(documents);
     let found = ids(&index, "list issues of a repository", 10).await;
@@ -401,7 +411,8 @@ impl Embed for NotNumbers {
 
 #[tokio::test]
 async fn vectors_that_are_no_numbers_are_left_out() {
-    let (index, embedding) = ToolIndex::with_model(Arc::new(NotNumbers), EmbeddingConfig::default());
+    let (index, embedding) =
+        ToolIndex::with_model(Arc::new(NotNumbers), EmbeddingConfig::default());
     index.update(tools(), &[]);
     embed_all(&index, embedding).await;
     let candidates = index.search("weather", 5, &|_| true).await;
@@ -442,8 +453,14 @@ fn a_task_is_split_into_its_steps() {
 #[test]
 fn inflected_words_have_one_stem() {
     for (one, other) in [
-        ("issues", "issue"), ("creating", "create"), ("created", "creates"), ("queries", "query"),
-        ("stopped", "stops"), ("messages", "message"), ("listing", "lists"), ("files", "file"),
+        ("issues", "issue"),
+        ("creating", "create"),
+        ("created", "creates"),
+        ("queries", "query"),
+        ("stopped", "stops"),
+        ("messages", "message"),
+        ("listing", "lists"),
+        ("files", "file"),
     ] {
         assert_eq!(text::stem(one), text::stem(other));
     }
@@ -504,11 +521,13 @@ impl Embed for OnlyQueries {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searches_go_on_while_tools_change() {
-    let index = index_of((0..3_000).map(|at| tool("a", &format!("t{at}"), "stays as it is")).collect());
+    let index =
+        index_of((0..3_000).map(|at| tool("a", &format!("t{at}"), "stays as it is")).collect());
     let writer = index.clone();
     let changes = tokio::task::spawn_blocking(move || {
         for round in 0..50 {
-            let changed = (0..100).map(|at| tool("b", &format!("t{at}"), &format!("round {round}")));
+            let changed =
+                (0..100).map(|at| tool("b", &format!("t{at}"), &format!("round {round}")));
             writer.update(changed.collect(), &[]);
         }
     });

@@ -12,8 +12,8 @@ const STOP_WORDS: &[&str] = &[
     "can", "could", "d", "do", "does", "for", "from", "had", "has", "have", "how", "i", "if", "in",
     "into", "is", "it", "its", "let", "ll", "me", "my", "need", "of", "on", "or", "our", "please",
     "s", "should", "so", "some", "t", "that", "the", "their", "them", "then", "there", "these",
-    "they", "this", "to", "tool", "us", "use", "want", "was", "we", "were", "what", "when", "which",
-    "who", "will", "with", "would", "you", "your",
+    "they", "this", "to", "tool", "us", "use", "want", "was", "we", "were", "what", "when",
+    "which", "who", "will", "with", "would", "you", "your",
 ];
 
 /// A text without what a person cannot see but line breaks, in one spelling of its characters
