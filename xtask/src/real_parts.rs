@@ -28,6 +28,8 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "python-servers",
         "s3",
         "time",
+        "tool-catalogue",
+        "wordllama",
     ];
 
     // The output, where the parts are, is not needed here: the tests look for themselves.

@@ -36,7 +36,7 @@ use crate::embed::Embed;
 pub const TOOLS_MAX: usize = 250_000;
 
 /// A query's best tool is at least so near when it fits. Where none is, nothing fits.
-pub const FITTING_SIMILARITY: f32 = 0.3;
+pub const FITTING_SIMILARITY: f32 = 0.2;
 
 /// Of a query, so much is read.
 const QUERY_BYTES_MAX: usize = 4 * 1_024;
@@ -242,11 +242,11 @@ impl Shared {
         pending.iter().filter_map(|id| texts.get(id)).take(most).cloned().collect()
     }
 
-    /// Gives tools their vectors, unless they changed meanwhile, and says how many got one.
-    fn take_vectors(&self, vectors: &[(&Pending, Option<Compact>)]) -> usize {
+    /// Gives tools their vectors, unless they changed meanwhile.
+    fn take_vectors(&self, vectors: &[(&Pending, Option<Compact>)]) {
         let mut writer = self.writer.lock();
         let mut next = Snapshot::clone(&self.snapshot());
-        let mut set = 0;
+        let mut has_changed = false;
         for (tool, vector) in vectors {
             let is_current =
                 writer.texts.get(&tool.id).is_some_and(|text| text.content == tool.content);
@@ -256,15 +256,14 @@ impl Shared {
             writer.texts.remove(&tool.id);
             if let (Some(place), Some(vector)) = (writer.places.get(&tool.id), vector) {
                 next.set_vector(*place, vector);
-                set += 1;
+                has_changed = true;
             }
         }
 
-        if set > 0 {
+        if has_changed {
             next.version += 1;
             *self.snapshot.write() = Arc::new(next);
         }
-        set
     }
 }
 

@@ -33,6 +33,7 @@ pub mod rabbit;
 pub mod s3;
 pub mod script_python;
 pub mod scripted_server;
+pub mod search;
 pub mod spans;
 pub mod state;
 pub mod tools;

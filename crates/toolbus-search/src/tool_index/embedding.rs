@@ -132,67 +132,70 @@ pub struct Embedding {
     pub(super) shared: Arc<Shared>,
 }
 
+/// What was kept by an earlier process, and whether this one made more.
+struct Progress {
+    cache: VectorCache,
+    is_unsaved: bool,
+}
+
 impl Embedding {
     /// Makes vectors until `stop` is over, then writes those that are to be kept.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Some(model) = &self.shared.model else { return };
         let mut stop = pin!(stop);
-        let mut cache = self.read_cache(model).await;
+        let mut progress = Progress { cache: self.read_cache(model).await, is_unsaved: false };
         let mut saved = Instant::now();
-        let mut unsaved = false;
 
         loop {
             // Dropping a batch that is under way is safe: what it was asked about is still pending.
             let made = tokio::select! {
                 () = &mut stop => break,
-                made = self.embed_pending(model, &mut cache) => made,
+                made = self.embed_pending(model, &mut progress) => made,
             };
             let wait = match made {
-                Ok(made) => {
-                    unsaved |= made > 0;
-                    SAVE_INTERVAL
-                }
+                Ok(()) => SAVE_INTERVAL,
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(error, "tools not embedded, trying again");
                     FAILED_BACKOFF
                 }
             };
-            if unsaved && saved.elapsed() >= SAVE_INTERVAL {
+            if progress.is_unsaved && saved.elapsed() >= SAVE_INTERVAL {
                 self.save(model).await;
-                (saved, unsaved) = (Instant::now(), false);
+                progress.is_unsaved = false;
+                saved = Instant::now();
             }
+
             tokio::select! {
                 () = &mut stop => break,
                 _ = timeout(wait, model.wake.notified()) => {}
             }
         }
-        if unsaved {
+        if progress.is_unsaved {
             self.save(model).await;
         }
     }
 
-    /// Makes the vectors of all tools that have none yet, and says of how many.
+    /// Makes the vectors of all tools that have none yet.
     ///
     /// # Errors
     /// When the model fails; the tools stay pending.
     async fn embed_pending(
         &self,
         model: &Model,
-        cache: &mut VectorCache,
-    ) -> Result<usize, EmbedError> {
+        progress: &mut Progress,
+    ) -> Result<(), EmbedError> {
         model.calibrate().await?;
-        let mut made = 0;
         loop {
             let batch = self.shared.pending(BATCH_TEXTS_MAX);
             if batch.is_empty() {
-                return Ok(made);
+                return Ok(());
             }
 
             let mut vectors = Vec::with_capacity(batch.len());
             let mut asked: Vec<&Pending> = Vec::new();
             for tool in &batch {
-                match cache.take(&tool.content) {
+                match progress.cache.take(&tool.content) {
                     Some(vector) => vectors.push((tool, Some(vector))),
                     None => asked.push(tool),
                 }
@@ -202,8 +205,9 @@ impl Embedding {
                 let answer = timeout(BATCH_TIMEOUT, model.embed(&texts)).await;
                 let new = answer.unwrap_or(Err(EmbedError::TimedOut))?;
                 vectors.extend(asked.into_iter().zip(new.iter().map(|new| Compact::of(new))));
+                progress.is_unsaved = true;
             }
-            made += self.shared.take_vectors(&vectors);
+            self.shared.take_vectors(&vectors);
             tokio::task::yield_now().await;
         }
     }
