@@ -56,8 +56,9 @@ impl HttpSettings {
     pub(crate) fn check(&self, key: &str, has_model: bool, mistakes: &mut Mistakes<'_>) {
         let Self { address, allowed_hosts, allowed_origins, tokens, tool_api, plans } = self;
         visitors::check(key, address.as_ref(), allowed_hosts, allowed_origins, mistakes);
-        if address.is_some() && !has_model {
-            let what = "there is no model to answer: name one in the section models";
+        if address.is_some() && !has_model && !tool_api.enabled {
+            let what = "nothing is served there: name a model in the section models, or set \
+                        http.tool_api.enabled";
             mistakes.add(&format!("{key}.address"), what);
         }
         let names: Vec<_> = tokens.keys().map(String::as_str).collect();

@@ -20,6 +20,7 @@ pub mod face;
 pub mod face_settings;
 pub mod fleet;
 mod folder_trust;
+mod http_listener;
 pub mod http_settings;
 mod month_counts;
 mod other_agents;

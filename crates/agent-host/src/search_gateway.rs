@@ -43,7 +43,7 @@ impl SearchGateway {
                 let reply = match read_line(&mut input).await? {
                     Line::End => return Ok(()),
                     Line::Text(line) => self.answer(&line).await,
-                    Line::TooLong => Some(protocol::too_long(LINE_BYTES_MAX)),
+                    Line::TooLong => Some(*protocol::too_long(LINE_BYTES_MAX)),
                 };
                 if let Some(reply) = reply {
                     output.write_all(reply.into_line().as_bytes()).await?;
@@ -61,7 +61,7 @@ impl SearchGateway {
         }
         let request = match protocol::parse(line) {
             Ok(request) => request?,
-            Err(refused) => return Some(refused),
+            Err(refused) => return Some(*refused),
         };
         Some(Reply { id: request.id.clone(), outcome: self.handle(&request).await })
     }

@@ -180,6 +180,10 @@ impl toolbus_config::Settings for Settings {
         self.subagents.check("subagents", mistakes);
         self.wisps.check("wisps", mistakes);
         self.discovery.check("discovery", mistakes);
+        if self.http.tool_api.enabled && !self.discovery.enabled {
+            let what = "tools are found by discovery: set discovery.enabled";
+            mistakes.add("http.tool_api.enabled", what);
+        }
         toolkits::check(self, mistakes);
         self.vault.check(mistakes);
 

@@ -1,6 +1,7 @@
 //! `serve`: the agent's tools on the bus, until stopped.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use toolbus::InstanceId;
 use toolbus_rabbitmq::{Start, join};
@@ -11,6 +12,7 @@ use super::LEAVE_TIMEOUT;
 use crate::agent_server::AgentServer;
 use crate::face::FaceServer;
 use crate::fleet::{self, Fleet, Membership};
+use crate::http_listener::HttpListener;
 use crate::policy_reload::{self, SettingsSource};
 use crate::settings::Settings;
 use crate::state::KeptState;
@@ -55,13 +57,18 @@ pub(super) async fn run(
     if let Some(agent) = &agent {
         agent.report();
     }
+    let http =
+        HttpListener::open(&settings, &fleet, agent.as_ref().map(AgentServer::agent)).await?;
+    if let Some(http) = &http {
+        http.report();
+    }
 
     if let Some(state) = fleet.state() {
         state.report();
     }
     let ports = Ports {
         face: face.as_ref().map(FaceServer::address),
-        http: agent.as_ref().and_then(AgentServer::address),
+        http: http.as_ref().map(HttpListener::address),
     };
     set_status(&context, &fleet, ports);
     ready.set(State::Up);
@@ -71,9 +78,9 @@ pub(super) async fn run(
     // A part of the grace stays for leaving the bus.
     let mut grace = settings.shutdown.grace.duration() * 4 / 5;
     // Turns call tools: those end first.
-    if let Some(agent) = agent {
+    if agent.is_some() || http.is_some() {
         grace /= 2;
-        agent.close(grace).await;
+        close_agent(agent, http, grace).await;
     }
     let clients = async {
         if let Some(face) = face {
@@ -84,6 +91,21 @@ pub(super) async fn run(
 
     fleet.stop(LEAVE_TIMEOUT).await;
     Ok(Exit::SUCCESS)
+}
+
+/// Ends turns and requests, with `grace` for those that are under way.
+async fn close_agent(agent: Option<AgentServer>, http: Option<HttpListener>, grace: Duration) {
+    let agent = async {
+        if let Some(agent) = agent {
+            agent.close(grace).await;
+        }
+    };
+    let http = async {
+        if let Some(http) = http {
+            http.close(grace).await;
+        }
+    };
+    futures_util::future::join(agent, http).await;
 }
 
 /// Where others reach it.

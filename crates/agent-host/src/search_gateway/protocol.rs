@@ -36,8 +36,8 @@ impl Refusal {
 }
 
 impl Reply {
-    fn refused(id: Value, code: i64, message: impl Into<String>) -> Self {
-        Self { id, outcome: Err(Refusal::new(code, message)) }
+    fn refused(id: Value, code: i64, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self { id, outcome: Err(Refusal::new(code, message)) })
     }
 
     /// The answer as a line of ASCII.
@@ -54,7 +54,7 @@ impl Reply {
 }
 
 /// Reads a message. `None`: a notification, or an answer to nothing that was asked.
-pub(super) fn parse(line: &[u8]) -> Result<Option<Request>, Reply> {
+pub(super) fn parse(line: &[u8]) -> Result<Option<Request>, Box<Reply>> {
     let message: Value = serde_json::from_slice(line)
         .map_err(|error| Reply::refused(Value::Null, PARSE, format!("not JSON: {error}")))?;
     let Value::Object(mut message) = message else {
@@ -88,7 +88,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<Request>, Reply> {
 }
 
 /// The answer to a line that is too long to be read.
-pub(super) fn too_long(bytes_max: usize) -> Reply {
+pub(super) fn too_long(bytes_max: usize) -> Box<Reply> {
     let what = format!("a message has at most {bytes_max} bytes");
     Reply::refused(Value::Null, INVALID_REQUEST, what)
 }

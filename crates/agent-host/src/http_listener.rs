@@ -1,0 +1,157 @@
+//! The HTTP port of the agent: turns, tasks of other agents, and tools, for programs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join3;
+use toolbus_a2a::{HttpServer, HttpServerConfig, TaskIntake};
+use toolbus_agent::Agent;
+use toolbus_config::ListenAddress;
+use toolbus_fetch::FetchConfig;
+use toolbus_http::tool_api::{ToolApi, ToolApiDeps};
+use toolbus_http::{ApiDeps, TurnApi};
+use toolbus_runtime::http;
+use toolbus_tools::View;
+
+use crate::fleet::Fleet;
+use crate::settings::Settings;
+use crate::webhook_sender::WebhookSender;
+
+/// Connections of clients of tools.
+const TOOL_CONNECTIONS_MAX: usize = 64;
+
+/// What answers over HTTP.
+pub(crate) struct HttpListener {
+    /// Turns, where there is an agent.
+    turns: Option<TurnApi>,
+    /// Tools for programs, where they are served.
+    tools: Option<ToolApi>,
+    /// Tasks of other agents, where they are done.
+    tasks: Option<HttpServer>,
+    server: http::Server,
+}
+
+/// Why nothing does.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Webhooks cannot be sent.
+    #[error("webhooks cannot be sent")]
+    Webhooks(#[source] reqwest::Error),
+    /// The port could not be opened.
+    #[error("nothing can be served at {address}")]
+    Listen {
+        address: ListenAddress,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl HttpListener {
+    /// Opens the port of the settings, where they name one, for what there is: turns of this agent
+    /// and tasks that it takes, and tools.
+    pub(crate) async fn open(
+        settings: &Settings,
+        fleet: &Fleet,
+        agent: Option<(&Agent, Option<TaskIntake>)>,
+    ) -> Result<Option<Self>, Error> {
+        let Some(address) = &settings.http.address else { return Ok(None) };
+        let mut connections_max = 0;
+        let (agent, intake) = match agent {
+            Some((agent, intake)) => (Some(agent), intake),
+            None => (None, None),
+        };
+
+        let turns_max = usize::from(settings.agent.turns_max.get());
+        let turns = agent.map(|agent| {
+            let name = fleet.toolbus().name().clone();
+            let deps = ApiDeps { name, agent: agent.clone(), turns_max };
+            TurnApi::new(settings.http.api_settings(), deps)
+        });
+        if turns.is_some() {
+            connections_max += toolbus_http::connections_max(turns_max);
+        }
+        let tasks = intake.map(|intake| {
+            let api = settings.http.api_settings();
+            let public_url = settings.a2a.public_url.clone();
+            let config = HttpServerConfig { api, public_url, ..HttpServerConfig::default() };
+            connections_max += config.connections_max();
+            HttpServer::new(config, intake)
+        });
+        let tools = tool_api(settings, fleet)?;
+        if tools.is_some() {
+            connections_max += TOOL_CONNECTIONS_MAX;
+        }
+
+        let routers = [
+            turns.as_ref().map(TurnApi::router),
+            tasks.as_ref().map(HttpServer::router),
+            tools.as_ref().map(ToolApi::router),
+        ];
+        let routers = routers.into_iter().flatten();
+        let Some(router) = routers.reduce(|all, router| all.merge(router)) else { return Ok(None) };
+        let limits = http::Limits { connections_max, lifetime: None };
+        let served = http::serve(address, router, limits).await;
+        let server = served.map_err(|source| Error::Listen { address: address.clone(), source })?;
+        Ok(Some(Self { turns, tools, tasks, server }))
+    }
+
+    /// Where clients reach it.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Says what is served.
+    pub(crate) fn report(&self) {
+        let address = self.address();
+        if self.turns.is_some() {
+            tracing::info!(%address, "serving turns over HTTP");
+        }
+        if self.tools.is_some() {
+            tracing::info!(%address, "serving tools over HTTP");
+        }
+    }
+
+    /// Takes no more requests, and waits up to `grace` for those that are under way.
+    pub(crate) async fn close(self, grace: Duration) {
+        let turns = async {
+            if let Some(turns) = self.turns {
+                turns.drain(grace).await;
+            }
+        };
+        let tools = async {
+            if let Some(tools) = self.tools {
+                tools.drain(grace).await;
+            }
+        };
+        let tasks = async {
+            if let Some(tasks) = self.tasks {
+                tasks.drain(grace).await;
+            }
+        };
+        join3(turns, tools, tasks).await;
+        self.server.close().await;
+    }
+}
+
+/// Tools for programs, where they are wanted and there is a place for what is kept of them.
+fn tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error> {
+    let http = &settings.http;
+    let parts = (fleet.state(), fleet.discovery());
+    let (true, (Some(state), Some(discovery))) = (http.tool_api.enabled, parts) else {
+        return Ok(None);
+    };
+    let allowed_hosts = http.tool_api.webhook_hosts.clone();
+    let sender = WebhookSender::new(FetchConfig { allowed_hosts, ..FetchConfig::default() });
+    let deps = ToolApiDeps {
+        name: fleet.toolbus().name().clone(),
+        invoker: fleet.toolbus().invoker().clone(),
+        policy: fleet.policy().clone(),
+        discovery: discovery.clone(),
+        store: state.store().clone(),
+        view: View::all(),
+        webhooks: Some(Arc::new(sender.map_err(Error::Webhooks)?)),
+    };
+    let config = http.tool_api.config(&http.plans);
+    Ok(Some(ToolApi::start(http.api_settings(), config, deps)))
+}
