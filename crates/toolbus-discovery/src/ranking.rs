@@ -94,7 +94,8 @@ pub(crate) fn similarity(cosine: f32) -> f64 {
 
 /// How much a tool is used: `percentile` is its place among all tools that the caller may use.
 pub(crate) fn popularity(statistics: &Statistics, percentile: f64) -> f64 {
-    if statistics.is_empty() {
+    // Calls that did not reach it say nothing of how much it is used.
+    if statistics.runs() == 0 {
         return NEUTRAL;
     }
     let known = (percentile + 0.1 * statistics.success_rate()).min(1.0);

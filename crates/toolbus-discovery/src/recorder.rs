@@ -10,10 +10,10 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use toolbus_policy::principal_text;
-use toolbus_tools::id::{CallId, RunId};
+use toolbus_tools::id::{CallId, RunId, SERVER_PROVIDER_PREFIX, ToolId};
 use toolbus_tools::observe::{CallEvent, CallEventKind, CallRecord, Observe};
 use toolbus_tools::scope::Proof;
-use toolbus_tools::{Registry, Scope};
+use toolbus_tools::{Principal, Registry, Scope};
 use toolbus_wire::Execution;
 
 use crate::config::Clock;
@@ -137,7 +137,7 @@ impl Recorder {
         let (server, name) = split_id(&tool);
         let parent_server = call.and_then(|call| call.parent_server);
         let is_own_call = parent_server.as_deref() == Some(server)
-            || event.scope.principal.name.eq_ignore_ascii_case(server);
+            || is_server_itself(&event.scope.principal, &tool);
         let at_ms = self.clock.now_ms();
         let execution = ExecutionEvent {
             tool_name: name.to_owned(),
@@ -173,6 +173,14 @@ impl Observe for Recorder {
             _ => {}
         }
     }
+}
+
+/// Whether a principal has the name of the MCP server that provides a tool. Whoever runs this
+/// process is none, whatever servers are called.
+fn is_server_itself(principal: &Principal, tool: &ToolId) -> bool {
+    principal.proof != Proof::Local
+        && tool.as_str().starts_with(SERVER_PROVIDER_PREFIX)
+        && principal.name.eq_ignore_ascii_case(split_id(tool).0)
 }
 
 fn key(event: &CallEvent<'_>) -> (RunId, CallId) {

@@ -37,6 +37,8 @@ fn what_is_written_and_what_is_not_are_one_total() {
     ledger.read(1, Count(9));
     assert_eq!(ledger.total(&1), Some(Count(10)));
     assert_eq!(ledger.take_unsaved(10), [(1, Count(1))]);
+    ledger.saved(&1, Count(10));
+    assert_eq!(ledger.total(&1), Some(Count(10)));
 }
 
 #[test]

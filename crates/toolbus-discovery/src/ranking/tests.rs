@@ -85,6 +85,7 @@ fn rule_3c_20_learning_is_bounded() {
     assert!((0.0..=1.0).contains(&performance(&broken, false)));
     near(performance(&used(0, 1, 100_000), false), 0.0);
     // A fresh tool is not starved.
+    near(popularity(&Statistics { unavailable: 9, ..Statistics::default() }, 0.0), 0.5);
     near(popularity(&Statistics::default(), 0.0), 0.5);
     near(performance(&Statistics::default(), false), 0.5);
 }
