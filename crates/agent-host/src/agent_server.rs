@@ -196,6 +196,7 @@ impl AgentServer {
                         tasks.drain(grace).await;
                     }
                 };
+
                 join3(turns.drain(grace), tools, tasks).await;
                 server.close().await;
             }
@@ -215,6 +216,7 @@ fn tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error
         index: ToolIndex::new(),
         store: Some(state.store().clone()),
     });
+
     let allowed_hosts = http.tool_api.webhook_hosts.clone();
     let sender = WebhookSender::new(FetchConfig { allowed_hosts, ..FetchConfig::default() });
     let deps = ToolApiDeps {
