@@ -22,6 +22,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "model-sdks",
         "node-servers",
         "oidc",
+        "openapi-client",
         "openrouter-sdk",
         "otelcol",
         "prometheus",

@@ -94,6 +94,7 @@ impl ToolApiSettings {
                 mistakes.add(&format!("{key}.tool_api.{field}"), what);
             }
         }
+
         for admin in &self.admins {
             if !tokens.contains(&admin.as_str()) {
                 let what = format!("there is no client '{admin}' in {key}.tokens");
@@ -104,6 +105,7 @@ impl ToolApiSettings {
             let what = "whoever reaches the address could give out keys";
             mistakes.add(&format!("{key}.tool_api.anonymous"), what);
         }
+
         if plans.len() > PLANS_MAX {
             mistakes.add(&format!("{key}.plans"), format!("there are more than {PLANS_MAX} plans"));
         }

@@ -28,6 +28,7 @@ impl SendWebhook for WebhookSender {
                     headers.insert(HeaderName::from_static(name), value);
                 }
             }
+
             let fetch = FetchRequest {
                 method: Method::POST,
                 headers,

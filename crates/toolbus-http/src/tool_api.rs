@@ -146,6 +146,7 @@ impl ToolApi {
         let registry = Arc::clone(invoker.registry());
         let rows = JobRows { store: store.clone(), agent: name.clone(), holder: new_id() };
         let webhooks = webhooks.map(|send| Webhooks::new(config.webhooks, send));
+
         let shared = Arc::new(Shared {
             jobs: JobRunner::new(rows, config.jobs, webhooks),
             visitors: Visitors::new(settings),
@@ -188,6 +189,7 @@ fn router(shared: &Arc<Shared>) -> Router {
     let retrieve = post(routes::retrieve::post).get(routes::retrieve::get);
     let keys = post(routes::keys::create).get(routes::keys::list);
     let job = get(routes::jobs::read).delete(routes::jobs::delete);
+
     Router::new()
         .route("/v1/retrieve_tools", retrieve)
         .route("/v1/tools", get(routes::tools::list))

@@ -24,6 +24,7 @@ pub mod mcp;
 pub mod metrics;
 pub mod model_sdks;
 pub mod oidc;
+pub mod openapi_client;
 pub mod openrouter;
 pub mod otlp;
 pub mod postgres;

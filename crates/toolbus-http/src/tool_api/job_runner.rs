@@ -32,6 +32,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// How often old jobs are forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// How long a job is kept after its end where nobody says.
+const JOB_RETENTION_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest result that is kept, in bytes.
 pub const RESULT_BYTES_MAX: usize = 1 << 20;
 
@@ -48,8 +50,7 @@ pub struct JobConfig {
 
 impl Default for JobConfig {
     fn default() -> Self {
-        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-        Self { running_max: 8, open_max: 100, retention: DAY }
+        Self { running_max: 8, open_max: 100, retention: JOB_RETENTION_TTL }
     }
 }
 

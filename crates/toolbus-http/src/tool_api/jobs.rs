@@ -143,6 +143,7 @@ impl JobRows {
     pub(crate) async fn queue(&self, new: NewJob, open_max: i64) -> Result<Option<Job>, Error> {
         let agent = self.agent.to_string();
         let store = self.store.open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {
@@ -221,6 +222,7 @@ impl JobRows {
                 })
             })
             .await?;
+
         if let Some(job) = cancelled {
             return Ok(Cancelled::Yes(Box::new(job)));
         }
@@ -232,6 +234,7 @@ impl JobRows {
     pub(crate) async fn claim(&self) -> Result<Option<Job>, Error> {
         let (agent, holder) = (self.agent.to_string(), self.holder.clone());
         let store = self.store.open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {
@@ -264,6 +267,7 @@ impl JobRows {
     pub(crate) async fn renew(&self) -> Result<(), Error> {
         let holder = self.holder.clone();
         let store = self.store.open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {
@@ -286,6 +290,7 @@ impl JobRows {
     pub(crate) async fn end(&self, id: &str, end: JobEnd) -> Result<Option<Job>, Error> {
         let (id, holder) = (id.to_owned(), self.holder.clone());
         let store = self.store.open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {
@@ -313,6 +318,7 @@ impl JobRows {
     pub(crate) async fn end_orphaned(&self, outcome: String) -> Result<Vec<Job>, Error> {
         let agent = self.agent.to_string();
         let store = self.store.open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {
@@ -341,6 +347,7 @@ impl JobRows {
     pub(crate) async fn forget(&self, retention: Duration) -> Result<(), Error> {
         let agent = self.agent.to_string();
         let store = self.store.open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {
@@ -364,6 +371,7 @@ impl JobRows {
     ) -> Result<(), Error> {
         let id = id.to_owned();
         let store = self.store.open().await?;
+
         store
             .write(move |transaction| {
                 Box::pin(async move {

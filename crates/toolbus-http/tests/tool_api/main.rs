@@ -5,6 +5,7 @@
 mod bench;
 mod bodies;
 mod calls;
+mod generated_client;
 mod jobs;
 mod keys;
 mod limits;

@@ -136,6 +136,13 @@ struct Wanted {
     debug: bool,
 }
 
+/// What is to hold of each tool.
+#[derive(Default)]
+struct WantedFilter {
+    tools: ToolFilter,
+    score_min: Option<f64>,
+}
+
 /// Finds tools for a task.
 #[utoipa::path(
     post,
@@ -153,7 +160,7 @@ pub(crate) async fn post(
 ) -> Result<Data<RetrieveData>, ApiError> {
     let mut fields = Fields::of_body(&headers, body)?;
     let query = fields.needed_text(&["query"], 0..=QUERY_CHARS_MAX);
-    let mut filter = (ToolFilter::default(), None);
+    let mut filter = WantedFilter::default();
     fields.within("filter", |fields| filter = read_filter(fields));
     let wanted = read(&mut fields, query, filter);
     fields.finish()?;
@@ -183,21 +190,18 @@ pub(crate) async fn get(
     answer(&shared, &caller, &headers, wanted).await
 }
 
-fn read_filter(fields: &mut Fields) -> (ToolFilter, Option<f64>) {
+fn read_filter(fields: &mut Fields) -> WantedFilter {
     let server = fields.text(&["server"], 1..=SERVER_CHARS_MAX);
     let category = read_category(fields);
-    (ToolFilter { server, category }, fields.number("min_score", 0.0..=1.0))
+    let score_min = fields.number("min_score", 0.0..=1.0);
+    WantedFilter { tools: ToolFilter { server, category }, score_min }
 }
 
 pub(crate) fn read_category(fields: &mut Fields) -> Option<String> {
     fields.word("category", &CATEGORIES, |text| CATEGORIES.contains(&text).then(|| text.to_owned()))
 }
 
-fn read(
-    fields: &mut Fields,
-    query: Option<String>,
-    (filter, score_min): (ToolFilter, Option<f64>),
-) -> Wanted {
+fn read(fields: &mut Fields, query: Option<String>, filter: WantedFilter) -> Wanted {
     if query.as_ref().is_some_and(|query| query.trim().is_empty()) {
         fields.wrong("query", "must not be empty");
     }
@@ -205,8 +209,8 @@ fn read(
     Wanted {
         query,
         limit: limit.map_or(LIMIT_DEFAULT, |limit| usize::try_from(limit).unwrap_or(LIMIT_MAX)),
-        filter,
-        score_min,
+        filter: filter.tools,
+        score_min: filter.score_min,
         user: fields.text(&["user_id"], 1..=USER_CHARS_MAX),
         debug: fields.flag("debug").unwrap_or_default(),
     }
@@ -268,6 +272,7 @@ fn tool_data(found: &RetrievedTool) -> RetrievedToolData {
             "boost": boost,
         })
     });
+
     RetrievedToolData {
         name: tool.name.clone(),
         server: found.server.to_string(),
