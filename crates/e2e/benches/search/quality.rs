@@ -177,9 +177,6 @@ async fn judge(queries: &[Query], index: &ToolIndex) -> BTreeMap<&'static str, Q
             .collect();
         let of: &mut Quality = kinds.entry(query.kind).or_default();
         *of = of.plus(&Quality::of(query, &found));
-        if std::env::var_os("TOOLBUS_BENCH_EACH_QUERY").is_some() {
-            println!("{} | {} | {:?}", query.kind, query.text, &found[..found.len().min(4)]);
-        }
     }
     kinds
 }
