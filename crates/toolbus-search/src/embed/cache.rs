@@ -74,7 +74,8 @@ impl VectorCache {
     /// left out.
     pub(crate) fn write(
         path: &Path,
-        (model, dimensions): (&str, usize),
+        model: &str,
+        dimensions: usize,
         vectors: impl Iterator<Item = (ContentHash, Compact)>,
     ) -> io::Result<()> {
         let mut content = header(model, dimensions);

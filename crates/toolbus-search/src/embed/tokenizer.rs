@@ -45,6 +45,7 @@ impl Tokenizer {
             serde_json::from_slice(file).map_err(|error| EmbedError::malformed(WHAT, error))?;
         let model = &json["model"];
         let vocabulary = model["vocab"].as_object();
+
         match model["type"].as_str() {
             Some("BPE") => {
                 let uses_bytes = json["pre_tokenizer"].is_null() && !json["normalizer"].is_null();
@@ -178,6 +179,7 @@ impl Pieces {
         } else {
             text.to_owned()
         };
+
         let mut word = String::new();
         for c in text.chars().chain([' ']) {
             let is_han = matches!(u32::from(c), 0x3400..=0x9FFF | 0xF900..=0xFAFF);

@@ -238,7 +238,7 @@ impl Embedding {
                     Some((entry.content, live.vectors.read(slot)?))
                 })
             });
-            VectorCache::write(&path, (&identity, dimensions), vectors)
+            VectorCache::write(&path, &identity, dimensions, vectors)
         };
         if let Ok(Err(error)) = tokio::task::spawn_blocking(writing).await {
             let error = &error as &dyn std::error::Error;

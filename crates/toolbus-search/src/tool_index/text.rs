@@ -75,7 +75,8 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Calls `take` with each word of a clean text: its parts (3c.8), and what has several parts
-/// without a break as a whole too, so that `GitHub` is found by `github`. Stops when `take` says so.
+/// without a break as a whole too, so that `GitHub` is found by `github`. Stops when `take` says
+/// so.
 pub(super) fn for_each_word(text: &str, mut take: impl FnMut(&str) -> bool) {
     let mut lower = String::new();
     for run in text.split(|c: char| !c.is_alphanumeric()).filter(|run| !run.is_empty()) {
