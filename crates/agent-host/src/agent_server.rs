@@ -110,54 +110,6 @@ impl AgentServer {
     }
 }
 
-        let api = async {
-            if let Some(Listening { turns, tools, tasks, server }) = self.api {
-                let tools = async {
-                    if let Some(tools) = tools {
-                        tools.drain(grace).await;
-                    }
-                };
-                let tasks = async {
-                    if let Some(tasks) = tasks {
-                        tasks.drain(grace).await;
-                    }
-                };
-
-                join3(turns.drain(grace), tools, tasks).await;
-                server.close().await;
-            }
-        };
-        join4(users, api, self.scheduler.close(), self.background.close(grace)).await;
-    }
-}
-
-/// Tools for programs, where there is a place for what is kept of them.
-fn tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error> {
-    let Some(state) = fleet.state() else { return Ok(None) };
-    let http = &settings.http;
-    let invoker = fleet.toolbus().invoker().clone();
-    let discovery = Discovery::start(DiscoveryDeps {
-        registry: Arc::clone(invoker.registry()),
-        policy: Arc::new(fleet.policy().clone()),
-        index: ToolIndex::new(),
-        store: Some(state.store().clone()),
-    });
-
-    let allowed_hosts = http.tool_api.webhook_hosts.clone();
-    let sender = WebhookSender::new(FetchConfig { allowed_hosts, ..FetchConfig::default() });
-    let deps = ToolApiDeps {
-        name: fleet.toolbus().name().clone(),
-        invoker,
-        policy: fleet.policy().clone(),
-        discovery,
-        store: state.store().clone(),
-        view: View::all(),
-        webhooks: Some(Arc::new(sender.map_err(Error::Webhooks)?)),
-    };
-    let config = http.tool_api.config(&http.plans);
-    Ok(Some(ToolApi::start(http.api_settings(), config, deps)))
-}
-
 /// Schedules the task of the agent's own, where there is none of its name.
 async fn begin_heartbeat(schedules: &Schedules, fleet: &Fleet, task: NewTask) {
     let agent = fleet.toolbus().name().clone();

@@ -1,7 +1,7 @@
 //! What is learned from calls and queries.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -89,10 +89,8 @@ async fn cx_m4_calls_and_queries_go_on_where_nothing_can_be_written() {
     let world = World::with(Some(store), Default::default());
     let _sky = world.serve("sky", &[("x", "weather")]).await;
     let ann = user("ann");
-    let began = Instant::now();
     world.use_times(&ann, "sky__x", 20).await;
     assert!(factors(&world, &ann, "sky__x").await.user_history > 0.9);
-    assert!(began.elapsed() < Duration::from_secs(5));
     world.discovery.close().await;
 }
 

@@ -42,12 +42,13 @@ which Prometheus keeps the resource of each process, and of the broker's own: Ra
 ";
 
 /// Who records them, and what.
-const TABLES: [(&str, &[Metric], &[Span]); 14] = [
+const TABLES: [(&str, &[Metric], &[Span]); 15] = [
     ("Calls of tools", toolbus_tools::metrics::METRICS, toolbus_tools::metrics::SPANS),
     ("The agent", &[], toolbus_agent::spans::SPANS),
     ("Tasks between agents", toolbus_a2a::metrics::METRICS, &[]),
     ("Subagents", toolbus_subagents::metrics::METRICS, toolbus_subagents::metrics::SPANS),
     ("Wisps", toolbus_wisps::metrics::METRICS, &[]),
+    ("Discovery of tools", toolbus_discovery::metrics::METRICS, &[]),
     ("Schedules", toolbus_schedule::metrics::METRICS, &[]),
     ("Models", toolbus_models::metrics::METRICS, toolbus_models::metrics::SPANS),
     ("The bus", toolbus_bus::metrics::METRICS, toolbus_bus::metrics::SPANS),
