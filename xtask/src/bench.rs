@@ -38,6 +38,10 @@ pub(crate) enum BenchTable {
 pub(crate) fn run_benchmark(name: &str, table: BenchTable) -> anyhow::Result<ExitCode> {
     workspace::run_command(workspace::script_command("dev/setup").arg("--bench"))?;
     real_parts::prepare()?;
+    if name == "search" {
+        // No test looks at it, and it takes minutes.
+        real_parts::fetch_parts(&["tool-catalogue"])?;
+    }
     let build = ["build", "--profile", "bench", "--workspace", "--locked", "--bench", name];
     let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);
     workspace::run_command(workspace::cargo_command(&build).args(programs))?;

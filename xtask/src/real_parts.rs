@@ -29,13 +29,17 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "python-servers",
         "s3",
         "time",
-        "tool-catalogue",
         "wordllama",
     ];
 
+    fetch_parts(&fetch)
+}
+
+/// Fetches parts that this machine lacks.
+pub(crate) fn fetch_parts(parts: &[&str]) -> anyhow::Result<()> {
     // The output, where the parts are, is not needed here: the tests look for themselves.
     workspace::run_command(
-        workspace::script_command("dev/parts/fetch").args(fetch).stdout(Stdio::null()),
+        workspace::script_command("dev/parts/fetch").args(parts).stdout(Stdio::null()),
     )
 }
 

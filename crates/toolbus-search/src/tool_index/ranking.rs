@@ -27,7 +27,7 @@ const ALIKE_BITS_MAX: u32 = 8;
 /// of it.
 const INSTEAD_SHARE: f32 = 0.5;
 /// Hits that are kept before those are dropped that are not shown anyway.
-const POOL_HITS_MAX: usize = 4_096;
+const POOL_HITS_MAX: usize = 512;
 /// What words count beside vectors.
 const WORDS_SHARE: f32 = 0.5;
 
@@ -173,13 +173,13 @@ impl<'a, 'b> Ranking<'a, 'b> {
                 if !part.slots.contains(slot) {
                     continue;
                 }
-                let is_named = step.name != 0 && segment.entries[slot].name == step.name;
+                let is_named = step.name != 0 && segment.names[slot] == step.name;
                 let similarity = if is_named { 1.0 } else { similarity(step, part, slot, *words) };
                 if similarity > 0.0 && similarity >= self.least {
                     pool.push(Hit { similarity, segment: at as u32, slot: slot as u16 });
                 }
             }
-            if pool.len() >= POOL_HITS_MAX {
+            if pool.len() >= POOL_HITS_MAX.max(4 * most) {
                 pool = self.best(pool, most);
             }
         }

@@ -44,6 +44,8 @@ pub(super) struct Posting {
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) entries: Vec<Entry>,
+    /// The names of the entries, close together: each search compares all of them.
+    pub(super) names: Vec<u64>,
     /// The hashes of all words, in order.
     words: Vec<u64>,
     /// Where the postings of each word begin, and where the last ones end.
@@ -77,7 +79,8 @@ impl Segment {
         words.shrink_to_fit();
         starts.shrink_to_fit();
         let postings = all.into_iter().map(|(_, posting)| posting).collect();
-        Self { entries, words, starts, postings }
+        let names = entries.iter().map(|entry: &Entry| entry.name).collect();
+        Self { entries, names, words, starts, postings }
     }
 
     /// Where the postings of a word are.

@@ -298,11 +298,11 @@ async fn hidden_text_is_not_indexed() {
         "weather".chars().map(|c| char::from_u32(0xE0000 + u32::from(c)).expect("a tag")).collect();
     let index = index_of(vec![
         tool("a", "tags", &format!("a plain one{tags}")),
-        tool("a", "split", "for\u{200b}e\u{202e}ca\u{0007}\u{2066}st"),
+        tool("a", "split", "for\u{200b}e\u{202e}ca\u{2066}st"),
         tool("a", "wide", "ｆｏｒｅｃａｓｔ"),
     ]);
     assert_eq!(best(&index, "weather").await, None);
-    assert_eq!(best(&index, "forecast").await.as_deref(), Some("a/wide"));
+    assert_eq!(ids(&index, "forecast", 5).await, ["a/split", "a/wide"]);
 }
 
 #[tokio::test]
@@ -316,15 +316,11 @@ async fn near_copies_do_not_push_out_others() {
             )
         })
         .collect();
-    documents.push(tool(
-        "github",
-        "list_issues",
-        "Shows which issues there are in some repository of yours",
-    ));
+    documents.push(tool("github", "bugs", "List of issues that people reported"));
     documents.push(tool("gitlab", "issues", "What issues people have reported"));
     let index = index_of(documents);
     let found = ids(&index, "list issues of a repository", 10).await;
-    assert!(found.contains(&"github/list_issues".to_owned()), "{found:?}");
+    assert!(found.contains(&"github/bugs".to_owned()), "{found:?}");
     // Where there are no others, places are not left empty.
     assert_eq!(found.len(), 10);
 }
