@@ -157,6 +157,7 @@ fn result_of(
             if api_error.body.code != ApiErrorCode::InvalidArguments {
                 return Err(api_error);
             }
+
             let problems: Vec<_> =
                 entry.violations(arguments).into_iter().map(problem_of).collect();
             if problems.is_empty() {

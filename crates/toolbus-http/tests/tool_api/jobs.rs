@@ -187,3 +187,30 @@ async fn a_client_can_follow_a_job() {
     assert!(text.trim_end().rsplit("event: ").next().unwrap().contains("completed"), "{text}");
     bench.api.drain(LIMIT).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_cancelled_while_it_begins_has_one_end() {
+    for place in StatePlace::all().await {
+        let bench = Bench::new(&place);
+        let mut paths = Vec::new();
+        for _ in 0..20 {
+            let body = json!({"tool_name": "echo", "params": {"text": "x"}});
+            paths.push(queue(&bench, body).await);
+            let path = &paths[paths.len() - 1];
+            let answer = bench.delete(CLIENT, path).await;
+            assert!(matches!(answer.status.as_u16(), 200 | 400), "{answer:#?}");
+        }
+
+        let mut completed = 0;
+        for path in &paths {
+            until(async || !bench.get(CLIENT, path).await.data()["ended_at"].is_null()).await;
+            let job = bench.get(CLIENT, path).await.data();
+            let has_result = !job["result"].is_null();
+            assert_eq!(job["status"] == "completed", has_result, "{job:#?}");
+            assert!(has_result || job["status"] == "canceled", "{job:#?}");
+            completed += usize::from(has_result);
+        }
+        bench.api.drain(LIMIT).await;
+        assert_eq!(bench.secrets_read(), completed, "a cancelled job has run");
+    }
+}

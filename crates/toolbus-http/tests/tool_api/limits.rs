@@ -5,7 +5,9 @@ use serde_json::json;
 use toolbus_store::sqlx;
 use toolbus_testkit::state::StatePlace;
 
-use crate::bench::{ADMIN, Answer, Bench, CLIENT, request};
+use toolbus_http::tool_api::Plan;
+
+use crate::bench::{ADMIN, Answer, Bench, CLIENT, config, request};
 
 fn number(answer: &Answer, header: &str) -> i64 {
     answer.headers[header].to_str().unwrap().parse().unwrap()
@@ -129,4 +131,26 @@ async fn cx_l3_a_tool_has_limits_of_its_own() {
         bench.call("echo", json!({"text": "3"})).await.data();
     }
     bench.get(ADMIN, "/v1/tools").await.data();
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_is_not_counted() {
+    for place in StatePlace::all().await {
+        let mut config = config();
+        config.plans.insert("slow".to_owned(), Plan { per_minute: 1, per_month: 1_000 });
+        let bench = Bench::with(&place, config, None);
+        let issued = bench.key(json!({"name": "slow", "plan": "slow"})).await;
+        let key = issued["key"].as_str().unwrap();
+        let mut allowed = 0_i64;
+        for _ in 0..6 {
+            allowed += i64::from(bench.get(key, "/v1/servers").await.status == 200);
+        }
+
+        let counted = sqlx::query_scalar::<_, i64>(
+            "SELECT calls FROM http_counts WHERE span = 'month' AND counted LIKE '%/slow'",
+        );
+        let store = bench.store.open().await.unwrap();
+        assert_eq!(counted.fetch_one(store.readers()).await.unwrap(), allowed);
+        assert!(allowed < 6);
+    }
 }
