@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use toolbus_config::Mistakes;
 use toolbus_discovery::{Category, DiscoveryConfig, KnownServer};
 
+use crate::embeddings::EmbeddingSettings;
+
 /// Most patterns of each kind, and most servers that are recommended.
 const ENTRIES_MAX: usize = 1_000;
 
@@ -34,6 +36,9 @@ pub struct DiscoverySettings {
     /// Servers that may be installed, each by its name with what it is for: they are recommended
     /// where no tool fits.
     pub known_servers: BTreeMap<String, String>,
+    /// The model that tools are found by, beside their words. Without one they are found by words
+    /// alone.
+    pub embeddings: EmbeddingSettings,
     /// Whether a tool is left out whose schema does not say which of its properties are required.
     /// By default that means that none is, as JSON Schema has it.
     pub strict_schemas: bool,
@@ -42,6 +47,7 @@ pub struct DiscoverySettings {
 impl DiscoverySettings {
     /// Adds what is wrong with them, under the key that they have.
     pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
+        self.embeddings.check(&format!("{key}.embeddings"), mistakes);
         if let Some(zone) = &self.zone
             && TimeZone::get(zone).is_err()
         {

@@ -10,7 +10,7 @@ use toolbus_artifacts::{Artifacts, OffloadOutput, ResolveReferences};
 use toolbus_bus::Bus;
 use toolbus_chain::ChainDeps;
 use toolbus_config::shared_settings::BusSettings;
-use toolbus_discovery::{Discovery, DiscoveryDeps};
+use toolbus_discovery::Discovery;
 use toolbus_memory::{MemoryConfig, MemoryDeps, ProtectResults, ResultThreshold};
 use toolbus_policy::{LivePolicy, RuleBook};
 use toolbus_query::Engine;
@@ -21,8 +21,7 @@ use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_schedule::{ScheduleDeps, Schedules};
 use toolbus_scripts::{Runner, ScriptClient, Unavailable};
-use toolbus_search::{KnownServices, ToolIndex};
-use toolbus_store::LazyStore;
+use toolbus_search::KnownServices;
 use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsDeps};
 use toolbus_tools::Door;
 use toolbus_vault::{LazyVault, VaultGate};
@@ -30,6 +29,7 @@ use toolbus_wire::name::AgentName;
 use toolbus_wisps::WispsDeps;
 
 use crate::agent_settings::LongResults;
+use crate::kept_discovery::KeptDiscovery;
 use crate::other_agents::{self, LateOtherAgents, OtherAgents, Part};
 use crate::service_follower::ServiceFollower;
 use crate::settings::Settings;
@@ -53,7 +53,7 @@ pub struct Fleet {
     other_agents: Option<LateOtherAgents>,
     follower: ServiceFollower,
     /// Finds tools by what they are for, where that is wanted.
-    discovery: Option<Discovery>,
+    discovery: Option<KeptDiscovery>,
     /// How the memory of scripts is bounded that run in this process.
     scripts_memory: Option<&'static str>,
 }
@@ -112,10 +112,8 @@ impl Fleet {
         let services = KnownServices::default();
         builder = offer_search(builder, services.clone());
 
-        let discovery = settings.discovery.enabled.then(|| {
-            let store = state.as_ref().map(|state| state.store().clone());
-            start_discovery(settings, &builder, &policy, store)
-        });
+        let registry = Arc::clone(builder.registry());
+        let discovery = KeptDiscovery::start(settings, registry, &policy, state.as_ref()).await;
         if let Some(discovery) = &discovery {
             builder = builder.observe(discovery.observer());
         }
@@ -190,7 +188,7 @@ impl Fleet {
 
     /// Finds tools by what they are for, where that is wanted.
     pub(crate) fn discovery(&self) -> Option<&Discovery> {
-        self.discovery.as_ref()
+        self.discovery.as_ref().map(KeptDiscovery::handle)
     }
 
     /// The agent and what it calls.
@@ -246,22 +244,6 @@ fn begin(
         builder = builder.grants(key);
     }
     Ok(builder)
-}
-
-/// What finds the tools that this builder has, and will have.
-fn start_discovery(
-    settings: &Settings,
-    builder: &ToolbusBuilder,
-    policy: &LivePolicy,
-    store: Option<LazyStore>,
-) -> Discovery {
-    let deps = DiscoveryDeps {
-        registry: Arc::clone(builder.registry()),
-        policy: Arc::new(policy.clone()),
-        index: ToolIndex::new(),
-        store,
-    };
-    Discovery::start_with(deps, settings.discovery.config(&settings.schedules.zone))
 }
 
 /// The same with the tool that finds services.

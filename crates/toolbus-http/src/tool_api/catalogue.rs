@@ -5,26 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolbus_discovery::{
-    Category, Discovery, RetrieveError, RetrieveFilter, RetrieveRequest, Retrieved,
+    Category, DescribeError, Discovery, ListRequest, Listed, ListedTool, RetrieveError,
+    RetrieveRequest, Retrieved,
 };
 use toolbus_policy::LivePolicy;
 use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_tools::policy::{Decision, Policy as _, PolicyRequest};
 use toolbus_tools::registry::{ToolEntry, ToolState};
 use toolbus_tools::{Registry, Scope};
-
-/// What tools can be about.
-pub(crate) const CATEGORIES: [&str; 9] = [
-    "version-control",
-    "infrastructure",
-    "monitoring",
-    "messaging",
-    "databases",
-    "ci-cd",
-    "development",
-    "communication",
-    "custom",
-];
 
 /// The tools of one caller.
 pub(crate) struct Catalogue {
@@ -37,7 +25,7 @@ pub(crate) struct Catalogue {
 #[derive(Debug, Default)]
 pub(crate) struct ToolFilter {
     pub(crate) server: Option<String>,
-    pub(crate) category: Option<String>,
+    pub(crate) category: Option<Category>,
 }
 
 /// What a name stands for.
@@ -74,26 +62,26 @@ impl Catalogue {
     pub(crate) fn list(
         &self,
         scope: &Scope,
-        filter: &ToolFilter,
+        filter: ToolFilter,
         limit: usize,
         offset: usize,
-    ) -> (Vec<Arc<ToolEntry>>, usize) {
-        let mut tools = self.visible(scope);
-        tools.retain(|entry| {
-            let is_of_server = filter.server.as_ref().is_none_or(|name| server_of(entry) == *name);
-            let category = filter.category.as_ref();
-            is_of_server && category.is_none_or(|name| category_of(entry) == *name)
-        });
-        let total = tools.len();
-        (tools.into_iter().skip(offset).take(limit).collect(), total)
+    ) -> Result<Listed, RetrieveError> {
+        let ToolFilter { server, category } = filter;
+        self.discovery.list(scope, &ListRequest { limit, offset, server, category })
     }
 
     /// The tool of a name: its own, or SERVER/TOOL.
-    pub(crate) fn describe(&self, scope: &Scope, name: &str) -> Named {
-        self.resolve(&self.visible(scope), name)
+    pub(crate) fn describe(&self, scope: &Scope, name: &str) -> Result<ListedTool, Named> {
+        self.discovery.describe(scope, name).map_err(|error| match error {
+            DescribeError::Ambiguous { candidates } => Named::Ambiguous(candidates),
+            _ => match self.resolve(&self.visible(scope), name) {
+                Named::NoServer(server) => Named::NoServer(server),
+                _ => Named::NoTool,
+            },
+        })
     }
 
-    /// The same of all tools within the view: whether a caller may use one is then the policy's to
+    /// The tool of a name, of all within the view: whether a caller may use one is the policy's to
     /// say, when it is called.
     pub(crate) fn find_for_call(&self, scope: &Scope, name: &str) -> Named {
         let snapshot = self.registry.snapshot();
@@ -146,21 +134,10 @@ impl Catalogue {
     pub(crate) async fn retrieve(
         &self,
         scope: &Scope,
-        mut request: RetrieveRequest,
-        filter: &ToolFilter,
+        request: &RetrieveRequest,
     ) -> Result<Retrieved, RetrieveError> {
-        request.filter = RetrieveFilter {
-            server: filter.server.clone(),
-            category: filter.category.as_deref().and_then(category),
-            ..request.filter
-        };
-        self.discovery.retrieve(scope, &request).await
+        self.discovery.retrieve(scope, request).await
     }
-}
-
-/// The category of a name.
-fn category(name: &str) -> Option<Category> {
-    (name == "custom").then_some(Category::Custom)
 }
 
 /// Who provides a tool.
@@ -179,11 +156,4 @@ fn own_name(entry: &ToolEntry) -> &str {
 /// The name that no other tool has.
 fn whole_name(entry: &ToolEntry) -> String {
     format!("{}/{}", server_of(entry), own_name(entry))
-}
-
-/// What a tool is about, as its tags say.
-pub(crate) fn category_of(entry: &ToolEntry) -> &'static str {
-    let tags = &entry.tool.tags;
-    let known = CATEGORIES.into_iter().find(|name| tags.iter().any(|tag| tag == name));
-    known.unwrap_or("custom")
 }

@@ -10,8 +10,8 @@ use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolbus_discovery::{
-    FactorScores, LIMIT_DEFAULT, LIMIT_MAX, QUERY_CHARS_MAX, RetrieveError, RetrieveFilter,
-    RetrieveRequest, RetrievedTool,
+    Category, FactorScores, LIMIT_DEFAULT, LIMIT_MAX, QUERY_CHARS_MAX, RetrieveError,
+    RetrieveFilter, RetrieveRequest, RetrievedTool,
 };
 use toolbus_policy::parse_principal;
 use utoipa::{IntoParams, ToSchema};
@@ -20,7 +20,7 @@ use super::super::Shared;
 use super::super::access::{Caller, Role};
 use super::super::answer::{Data, Failure, Success};
 use super::super::api_error::ApiError;
-use super::super::catalogue::{CATEGORIES, ToolFilter, category_of};
+use super::super::catalogue::ToolFilter;
 use super::super::fields::Fields;
 
 /// The header that says where a query comes from.
@@ -197,8 +197,9 @@ fn read_filter(fields: &mut Fields) -> WantedFilter {
     WantedFilter { tools: ToolFilter { server, category }, score_min }
 }
 
-pub(crate) fn read_category(fields: &mut Fields) -> Option<String> {
-    fields.word("category", &CATEGORIES, |text| CATEGORIES.contains(&text).then(|| text.to_owned()))
+pub(crate) fn read_category(fields: &mut Fields) -> Option<Category> {
+    let known = Category::ALL.map(Category::as_str);
+    fields.word("category", &known, Category::parse)
 }
 
 fn read(fields: &mut Fields, query: Option<String>, filter: WantedFilter) -> Wanted {
@@ -237,19 +238,17 @@ async fn answer(
     let request = RetrieveRequest {
         query: wanted.query.unwrap_or_default(),
         limit: wanted.limit,
-        filter: RetrieveFilter { score_min: wanted.score_min, ..RetrieveFilter::default() },
+        filter: RetrieveFilter {
+            server: wanted.filter.server,
+            category: wanted.filter.category,
+            score_min: wanted.score_min,
+        },
         source: source.into(),
         debug: wanted.debug,
     };
     let scope = shared.scope_of(principal);
-    let found = shared.catalogue.retrieve(&scope, request, &wanted.filter).await;
-    let found = found.map_err(|error| match error {
-        RetrieveError::Invalid { field, problem } => {
-            let details = json!({"problems": [{"field": field, "problem": problem}]});
-            ApiError::invalid(format!("{field} {problem}")).with_details(details)
-        }
-        other => ApiError::invalid(other.to_string()),
-    })?;
+    let found = shared.catalogue.retrieve(&scope, &request).await;
+    let found = found.map_err(refusal)?;
 
     Ok(Data::ok(RetrieveData {
         tools: found.tools.iter().map(tool_data).collect(),
@@ -258,6 +257,17 @@ async fn answer(
         keyword_only: found.by_words_alone,
         recommended_servers: found.recommended_servers,
     }))
+}
+
+/// What a client is told that asked wrongly.
+pub(crate) fn refusal(error: RetrieveError) -> ApiError {
+    match error {
+        RetrieveError::Invalid { field, problem } => {
+            let details = json!({"problems": [{"field": field, "problem": problem}]});
+            ApiError::invalid(format!("{field} {problem}")).with_details(details)
+        }
+        other => ApiError::invalid(other.to_string()),
+    }
 }
 
 fn tool_data(found: &RetrievedTool) -> RetrievedToolData {
@@ -278,7 +288,7 @@ fn tool_data(found: &RetrievedTool) -> RetrievedToolData {
         server: found.server.to_string(),
         score: found.score,
         description: tool.description.clone(),
-        category: category_of(&found.entry).to_owned(),
+        category: found.category.as_str().to_owned(),
         tags: tool.tags.clone(),
         input_schema: tool.parameters.clone(),
         factors,

@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use toolbus_discovery::ListedTool;
 use toolbus_policy::Period;
 use toolbus_tools::Scope;
 use toolbus_tools::policy::PolicyRequest;
@@ -16,10 +17,10 @@ use super::super::Shared;
 use super::super::access::{Caller, Role};
 use super::super::answer::{Data, Failure, Success};
 use super::super::api_error::{ApiError, ApiErrorCode};
-use super::super::catalogue::{Named, ToolFilter, category_of, server_of};
+use super::super::catalogue::ToolFilter;
 use super::super::execution::not_found;
 use super::super::fields::Fields;
-use super::retrieve::read_category;
+use super::retrieve::{read_category, refusal};
 use super::{PAGE_DEFAULT, PAGE_MAX, Pagination};
 
 /// Longest name of a server, in characters.
@@ -144,10 +145,11 @@ pub(crate) async fn list(
         }
     }
     let to_size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let (tools, total) = shared.catalogue.list(&scope, &filter, to_size(limit), to_size(offset));
+    let listed = shared.catalogue.list(&scope, filter, to_size(limit), to_size(offset));
+    let listed = listed.map_err(refusal)?;
     Ok(Data::ok(ToolsData {
-        items: tools.iter().map(|entry| summary_of(entry)).collect(),
-        pagination: Pagination::of(limit, offset, total as u64),
+        items: listed.tools.iter().map(summary_of).collect(),
+        pagination: Pagination::of(limit, offset, listed.total as u64),
     }))
 }
 
@@ -168,23 +170,25 @@ pub(crate) async fn describe(
     caller.need(Role::Reader)?;
     let scope = shared.scope_of(caller.principal);
     match shared.catalogue.describe(&scope, &name) {
-        Named::Tool(entry) => Ok(Data::ok(data_of(&shared, &scope, &entry))),
-        other => Err(not_found(&name, other)),
+        Ok(listed) => Ok(Data::ok(data_of(&shared, &scope, &listed))),
+        Err(other) => Err(not_found(&name, other)),
     }
 }
 
-fn summary_of(entry: &ToolEntry) -> ToolSummary {
+fn summary_of(listed: &ListedTool) -> ToolSummary {
+    let tool = &listed.entry.tool;
     ToolSummary {
-        name: entry.tool.name.clone(),
-        server: server_of(entry).to_owned(),
-        description: entry.tool.description.clone(),
-        category: category_of(entry).to_owned(),
-        tags: entry.tool.tags.clone(),
+        name: tool.name.clone(),
+        server: listed.server.to_string(),
+        description: tool.description.clone(),
+        category: listed.category.as_str().to_owned(),
+        tags: tool.tags.clone(),
     }
 }
 
-fn data_of(shared: &Shared, scope: &Scope, entry: &ToolEntry) -> ToolData {
-    let ToolSummary { name, server, description, category, tags } = summary_of(entry);
+fn data_of(shared: &Shared, scope: &Scope, listed: &ListedTool) -> ToolData {
+    let entry = &*listed.entry;
+    let ToolSummary { name, server, description, category, tags } = summary_of(listed);
     ToolData {
         name,
         server,

@@ -1,0 +1,215 @@
+//! The model that turns texts of tools into vectors: files that run in this process, or an endpoint
+//! of OpenAI's API or one that imitates it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, Url};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use toolbus_config::{HttpUrl, KeyReference, Mistakes, Secret};
+use toolbus_fetch::{BodyLimit, FetchConfig, FetchRequest, Fetcher, Oversize};
+use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError, StaticModel};
+use toolbus_tools::CredentialSource;
+use toolbus_vault::LazyVault;
+use zeroize::Zeroizing;
+
+/// The provider of the endpoint's key in the vault.
+const VAULT_PROVIDER: &str = "embeddings";
+/// Largest answer of an endpoint, in bytes.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// How long an endpoint may take for a batch of texts.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The model that tools are found by, beside their words.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmbeddingSettings {
+    /// The weights of a static model, of the form of model2vec or wordllama (`.safetensors`): it
+    /// runs in this process. With `tokenizer`.
+    pub weights: Option<PathBuf>,
+    /// Its `tokenizer.json`.
+    pub tokenizer: Option<PathBuf>,
+    /// Instead, an endpoint that has `/embeddings` of OpenAI's API, such as
+    /// `http://127.0.0.1:11434/v1`. With `model` and `dimensions`.
+    pub base_url: Option<HttpUrl>,
+    /// The model that the endpoint is asked for.
+    pub model: Option<String>,
+    /// How many dimensions its vectors have.
+    pub dimensions: Option<usize>,
+    /// The endpoint's key: `${NAME}` for a variable of the environment, `${vault:NAME}` for a
+    /// credential of the vault (provider `embeddings`), or the key itself.
+    pub api_key: Option<Secret>,
+}
+
+/// An endpoint of embeddings.
+struct EmbeddingEndpoint {
+    fetcher: Fetcher,
+    url: Url,
+    model: String,
+    dimensions: usize,
+    key: Option<Zeroizing<String>>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<AnswerVector>,
+}
+
+#[derive(Deserialize)]
+struct AnswerVector {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+impl EmbeddingSettings {
+    /// Adds what is wrong with them, under the key that they have.
+    pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
+        let mut wrong = |name: &str, what: &str| mistakes.add(&format!("{key}.{name}"), what);
+        if self.weights.is_some() != self.tokenizer.is_some() {
+            wrong("weights", "weights and tokenizer are set together");
+        }
+        if self.base_url.is_some() && self.weights.is_some() {
+            wrong("base_url", "a model has either files or an endpoint");
+        }
+        if self.base_url.is_some() != (self.model.is_some() && self.dimensions.is_some()) {
+            wrong("base_url", "base_url, model and dimensions are set together");
+        }
+        if self.dimensions.is_some_and(|count| !(1..=DIMENSIONS_MAX).contains(&count)) {
+            wrong("dimensions", &format!("1 to {DIMENSIONS_MAX}"));
+        }
+        if let Some(Err(problem)) = self.api_key.as_ref().map(KeyReference::parse) {
+            wrong("api_key", problem);
+        }
+    }
+
+    /// The model of the settings. `None`: there is none, or it cannot be used, which is logged:
+    /// tools are found by their words then.
+    pub(crate) async fn open(&self, vault: Option<&LazyVault>) -> Option<Arc<dyn Embed>> {
+        let opened = match (&self.weights, &self.tokenizer, &self.base_url) {
+            (Some(weights), Some(tokenizer), _) => {
+                let (weights, tokenizer) = (weights.clone(), tokenizer.clone());
+                let opened =
+                    tokio::task::spawn_blocking(move || StaticModel::open(&weights, &tokenizer));
+                let opened = opened.await.unwrap_or_else(|error| Err(failed(error)));
+                opened.map(|model| Arc::new(model) as Arc<dyn Embed>)
+            }
+            (_, _, Some(base_url)) => {
+                let endpoint = self.open_endpoint(base_url, vault).await;
+                endpoint.map(|endpoint| Arc::new(endpoint) as Arc<dyn Embed>)
+            }
+            _ => return None,
+        };
+        opened
+            .inspect_err(|error| {
+                let error = error as &dyn std::error::Error;
+                tracing::warn!(error, "tools are found by words alone: the model cannot be used");
+            })
+            .ok()
+    }
+
+    async fn open_endpoint(
+        &self,
+        base_url: &HttpUrl,
+        vault: Option<&LazyVault>,
+    ) -> Result<EmbeddingEndpoint, EmbedError> {
+        let url = base_url.below(&["embeddings"]);
+        Ok(EmbeddingEndpoint {
+            fetcher: Fetcher::new(FetchConfig::default()).map_err(failed)?,
+            url: Url::parse(url.expose()).map_err(failed)?,
+            model: self.model.clone().unwrap_or_default(),
+            dimensions: self.dimensions.unwrap_or_default(),
+            key: self.key(vault).await?,
+        })
+    }
+
+    async fn key(
+        &self,
+        vault: Option<&LazyVault>,
+    ) -> Result<Option<Zeroizing<String>>, EmbedError> {
+        let Some(written) = &self.api_key else { return Ok(None) };
+        match KeyReference::parse(written).map_err(failed)? {
+            KeyReference::Key(key) => Ok(Some(key.expose().to_owned().into())),
+            KeyReference::Variable(name) => match std::env::var(&name) {
+                Ok(value) => Ok(Some(value.into())),
+                Err(_) => Err(failed(format!("the variable {name} is not set"))),
+            },
+            KeyReference::Vault(name) => {
+                let vault =
+                    vault.ok_or_else(|| failed("its key is in the vault: there is none"))?;
+                let source: &dyn CredentialSource = vault;
+                let found = source.find(VAULT_PROVIDER, &name).await.map_err(failed)?;
+                let missing = || failed(format!("the vault has no {name} of {VAULT_PROVIDER}"));
+                found.ok_or_else(missing).map(Some)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Embed for EmbeddingEndpoint {
+    fn identity(&self) -> String {
+        format!("{} at {}, {} dimensions", self.model, self.url.authority(), self.dimensions)
+    }
+
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let mut credentials = HeaderMap::new();
+        if let Some(key) = &self.key {
+            let text = Zeroizing::new(format!("Bearer {}", key.as_str()));
+            let value = HeaderValue::from_str(&text);
+            let mut value = value.map_err(|_| failed("the key has characters of no header"))?;
+            value.set_sensitive(true);
+            credentials.insert(AUTHORIZATION, value);
+        }
+
+        let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
+        let json = HeaderValue::from_static("application/json");
+        let request = FetchRequest {
+            method: Method::POST,
+            headers: HeaderMap::from_iter([(CONTENT_TYPE, json)]),
+            credentials,
+            body: Some(body.to_string().into()),
+            // The operator names it.
+            is_internal: true,
+            redirects_max: 0,
+            timeout: REQUEST_TIMEOUT,
+            ..FetchRequest::get(self.url.clone())
+        };
+        let response = self.fetcher.send(request).await.map_err(failed)?;
+        if !response.status().is_success() {
+            // What it says beside that may repeat the key.
+            return Err(failed(format!("HTTP {}", response.status().as_u16())));
+        }
+
+        let limit = BodyLimit { bytes_max: ANSWER_BYTES_MAX, oversize: Oversize::Refuse };
+        let body = response.read(limit).await.map_err(failed)?;
+        let answer: Answer = serde_json::from_slice(&body.bytes)
+            .map_err(|_| failed("it answers something else than embeddings"))?;
+        in_order(answer, texts.len())
+    }
+}
+
+/// The vectors in the order of the texts.
+fn in_order(answer: Answer, count: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
+    let mut vectors = vec![Vec::new(); count];
+    for AnswerVector { index, embedding } in answer.data {
+        let place = vectors.get_mut(index);
+        *place.ok_or_else(|| failed("it answers more than it was asked"))? = embedding;
+    }
+    Ok(vectors)
+}
+
+fn failed(error: impl ToString) -> EmbedError {
+    EmbedError::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

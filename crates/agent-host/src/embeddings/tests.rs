@@ -1,0 +1,73 @@
+//! An endpoint of embeddings, on loopback.
+
+use serde_json::{Value, json};
+use toolbus_testkit::scripted_server::{Asked, Part, Reply, Server};
+
+use super::*;
+
+const KEY: &str = "canary-key-of-embeddings";
+
+async fn endpoint(server: &Server) -> Arc<dyn Embed> {
+    let settings = EmbeddingSettings {
+        base_url: Some(server.url.parse().expect("a URL")),
+        model: Some("small".to_owned()),
+        dimensions: Some(2),
+        api_key: Some(KEY.to_owned().into()),
+        ..EmbeddingSettings::default()
+    };
+    settings.open(None).await.expect("it can be used")
+}
+
+#[tokio::test]
+async fn texts_are_sent_and_vectors_come_in_their_order() {
+    let server = Server::answering_any(|_: &Asked| {
+        let vector = |index: usize, vector: Value| json!({"index": index, "embedding": vector});
+        Reply::json(200, &json!({"data": [vector(1, json!([3, 4])), vector(0, json!([1.5, -2]))]}))
+    })
+    .await;
+    let endpoint = endpoint(&server).await;
+    let texts = ["one".to_owned(), "two".to_owned()];
+    let vectors = endpoint.embed(&texts).await.expect("vectors");
+    assert_eq!(vectors, [[1.5, -2.0], [3.0, 4.0]]);
+    assert_eq!(endpoint.dimensions(), 2);
+
+    let asked = server.only_request();
+    assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", "/v1/embeddings"));
+    assert_eq!(asked.headers["authorization"], format!("Bearer {KEY}"));
+    let expected = json!({"model": "small", "input": texts, "encoding_format": "float"});
+    assert_eq!(asked.body, expected);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_an_error_without_the_key() {
+    let replies = [
+        Reply::json(401, &json!({"error": format!("no such key: {KEY}")})),
+        Reply::body(200, "application/json", format!("{{\"data\": \"{KEY}\"")),
+        Reply::json(200, &json!({"data": [{"index": 7, "embedding": [1, 2]}]})),
+        Reply::body(200, "application/json", "[").then(Part::Forever(vec![b'1'; 1 << 16])),
+        Reply::empty(204),
+    ];
+    for reply in replies {
+        let server = Server::answering_any(move |_: &Asked| reply.clone()).await;
+        let error = endpoint(&server).await.embed(&["one".to_owned()]).await.expect_err("refused");
+        assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_be_used_is_none() {
+    let settings = EmbeddingSettings {
+        weights: Some("/nowhere/model.safetensors".into()),
+        tokenizer: Some("/nowhere/tokenizer.json".into()),
+        ..EmbeddingSettings::default()
+    };
+    assert!(settings.open(None).await.is_none());
+    let settings = EmbeddingSettings {
+        base_url: Some("http://127.0.0.1:9/v1".parse().expect("a URL")),
+        model: Some("small".to_owned()),
+        dimensions: Some(2),
+        api_key: Some("${TOOLBUS_TEST_NO_SUCH_KEY}".to_owned().into()),
+        ..EmbeddingSettings::default()
+    };
+    assert!(settings.open(None).await.is_none());
+}

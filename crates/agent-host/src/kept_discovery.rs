@@ -1,0 +1,84 @@
+//! Discovery of tools in this process: what it works with, and what ends with it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_discovery::{Discovery, DiscoveryDeps};
+use toolbus_policy::LivePolicy;
+use toolbus_search::{EmbeddingConfig, ToolIndex};
+use toolbus_store::Location;
+use toolbus_tools::Registry;
+use toolbus_tools::observe::Observe;
+
+use crate::settings::Settings;
+use crate::state::KeptState;
+
+/// Discovery, and what makes vectors for it.
+pub(crate) struct KeptDiscovery {
+    discovery: Discovery,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl KeptDiscovery {
+    /// Finds the tools that this registry has, and will have, where the settings want that.
+    pub(crate) async fn start(
+        settings: &Settings,
+        registry: Arc<Registry>,
+        policy: &LivePolicy,
+        state: Option<&KeptState>,
+    ) -> Option<Self> {
+        if !settings.discovery.enabled {
+            return None;
+        }
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let vault = state.and_then(|state| state.vault.as_ref());
+        let index = match settings.discovery.embeddings.open(vault).await {
+            None => ToolIndex::new(),
+            Some(model) => {
+                let cache = state.and_then(|state| vectors_file(state.store().location()));
+                let config = EmbeddingConfig { cache, ..EmbeddingConfig::default() };
+                let (index, embedding) = ToolIndex::with_model(model, config);
+                let stopped = stop.clone();
+                tasks.spawn(async move { embedding.run(stopped.cancelled_owned()).await });
+                index
+            }
+        };
+
+        let deps = DiscoveryDeps {
+            registry,
+            policy: Arc::new(policy.clone()),
+            index,
+            store: state.map(|state| state.store().clone()),
+        };
+        let config = settings.discovery.config(&settings.schedules.zone);
+        Some(Self { discovery: Discovery::start_with(deps, config), stop, tasks })
+    }
+
+    /// What hears of calls, to learn from them.
+    pub(crate) fn observer(&self) -> Arc<dyn Observe> {
+        self.discovery.observer()
+    }
+
+    pub(crate) fn handle(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    /// Writes what was learned, and ends.
+    pub(crate) async fn close(&self) {
+        self.stop.cancel();
+        self.discovery.close().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// The file of vectors beside a store that is a file.
+fn vectors_file(store: &Location) -> Option<PathBuf> {
+    match store {
+        Location::Sqlite(file) => Some(file.with_extension("vectors")),
+        _ => None,
+    }
+}
