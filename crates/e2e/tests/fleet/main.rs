@@ -19,6 +19,7 @@ mod calls;
 mod children;
 mod crash;
 mod credentials;
+mod discovery;
 mod embedded;
 mod face;
 mod grants;

@@ -1,0 +1,161 @@
+//! Tools by what they are for: from the command line, over HTTP, and for an MCP client.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolbus_testkit::eventually;
+use toolbus_testkit::mcp as servers;
+use toolbus_testkit::process::{Finished, Launch, Service};
+
+use crate::support::*;
+
+/// The token of a client that may give out keys.
+const ADMIN: &str = "c4nary-of-an-admin";
+
+/// A store of a test's own, and the time server.
+struct DiscoveryBench {
+    servers: Servers,
+    store: TempDir,
+}
+
+impl DiscoveryBench {
+    fn new() -> Option<Self> {
+        let time = servers::time()?;
+        let servers = Servers::with(&[("time", time.to_json())]);
+        Some(Self { servers, store: tempfile::tempdir().unwrap() })
+    }
+
+    fn launch(&self, arguments: &[&str]) -> Launch {
+        let store = format!("sqlite:{}", self.store.path().join("state.db").display());
+        let launch = Launch::new("agent-host").args(arguments).env("TOOLBUS_STORE", store);
+        launch.env("TOOLBUS_MCP__CONFIG", self.servers.file())
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Finished {
+        self.launch(arguments).run(LIMIT).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn tools_are_searched_listed_and_called_from_the_command_line() {
+    let Some(bench) = DiscoveryBench::new() else { return };
+    let found = bench.run(&["search", "what", "time", "is", "it", "in", "a", "timezone"]).await;
+    assert!(found.status.success(), "{found:?}");
+    assert!(found.stdout.starts_with("1. time__"), "{found:?}");
+    let found = bench.run(&["search", "convert a time", "--limit", "1", "--json"]).await;
+    let json: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(json["tools"][0]["name"], "time__convert_time");
+    assert_eq!(
+        (&json["tools"][0]["server"], &json["by_words_alone"]),
+        (&json!("time"), &json!(true))
+    );
+    let none = bench.run(&["search", "zyzzyva"]).await;
+    assert_eq!(none.status.code(), Some(1), "{none:?}");
+    for wrong in [&["search", "x", "--limit", "51"][..], &["search", "x", "--category", "y"]] {
+        assert_eq!(bench.run(wrong).await.status.code(), Some(2), "{wrong:?}");
+    }
+
+    let listed = bench.run(&["discover", "time"]).await;
+    assert_eq!(
+        listed.stdout, "time (custom, 2 tools)\n  convert_time, get_current_time\n",
+        "{listed:?}"
+    );
+    let arguments = json!({"timezone": "Europe/Berlin"}).to_string();
+    let called = bench.run(&["exec", "time/get_current_time", &arguments]).await;
+    assert!(called.status.success() && called.stdout.contains("Europe/Berlin"), "{called:?}");
+    let unknown = bench.run(&["exec", "time/none", "{}"]).await;
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn an_mcp_client_searches_over_standard_input() {
+    let Some(bench) = DiscoveryBench::new() else { return };
+    let call = json!({"name": "search_tools", "arguments": {"query": "convert a time"}});
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    ];
+    let input = lines.map(|line| format!("{line}\n")).concat();
+    let served = bench.launch(&["serve", "--mcp-search"]).stdin(input).run(LIMIT).await.unwrap();
+    assert!(served.status.success(), "{served:?}");
+    let answers: Vec<Value> =
+        served.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers[0]["result"]["protocolVersion"], "2024-11-05");
+    let text = answers[1]["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("1. time__convert_time (time, "), "{text}");
+    assert_eq!(answers.len(), 2);
+}
+
+/// A client of the interface over HTTP.
+struct ApiClient {
+    client: reqwest::Client,
+    base: String,
+}
+
+impl ApiClient {
+    async fn of(service: &Service) -> Self {
+        let (_, status) = service.look("/status").await.unwrap();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let base = format!("http://{}/v1", status["details"]["http"].as_str().unwrap());
+        Self { client: reqwest::Client::builder().no_proxy().build().unwrap(), base }
+    }
+
+    async fn post(&self, path: &str, key: &str, body: Value) -> (u16, Value) {
+        let request = self.client.post(format!("{}/{path}", self.base)).bearer_auth(key);
+        let response = request.json(&body).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+}
+
+/// Without a model there is no agent, and the tools are served all the same.
+#[tokio::test]
+async fn tools_are_found_and_called_over_http_and_learned_from() {
+    let Some(bench) = DiscoveryBench::new() else { return };
+    let settings = "[discovery]\nenabled = true\n[http]\naddress = \"127.0.0.1:0\"\n\
+                    [http.tool_api]\nenabled = true\nadmins = [\"root\"]\n";
+    let file = bench.store.path().join("toolbus.toml");
+    std::fs::write(&file, format!("{settings}[http.tokens]\nroot = \"{ADMIN}\"\n")).unwrap();
+    let launch = bench.launch(&["serve", "--config"]).arg(&file);
+    let mut service = start(launch).await;
+    let api = ApiClient::of(&service).await;
+
+    let (status, made) = api
+        .post(
+            "keys",
+            ADMIN,
+            json!({"name": "ci", "kind": "test", "role": "executor", "plan": "pro"}),
+        )
+        .await;
+    assert_eq!(status, 201, "{made}");
+    let key = made["data"]["key"].as_str().unwrap().to_owned();
+    assert!(key.starts_with("acx_test_"));
+    let found = eventually(LIMIT, async || {
+        let (status, found) =
+            api.post("retrieve_tools", &key, json!({"query": "convert a time"})).await;
+        anyhow::ensure!(status == 200, "{found}");
+        anyhow::ensure!(found["data"]["tools"][0]["name"] == "time__convert_time", "{found}");
+        Ok(found)
+    })
+    .await;
+    assert_eq!(found["data"]["tools"][0]["server"], "time");
+
+    let call = json!({"tool_name": "time/get_current_time", "params": {"timezone": "UTC"}});
+    let (status, called) = api.post("execute_tool", &key, call).await;
+    assert_eq!((status, &called["data"]["status"]), (200, &json!("success")), "{called}");
+    // What was called is what the ranking knows.
+    eventually(LIMIT, async || {
+        let query = json!({"query": "current time", "debug": true});
+        let (_, found) = api.post("retrieve_tools", &key, query).await;
+        let tools = found["data"]["tools"].as_array().cloned().unwrap_or_default();
+        let used = tools.iter().find(|tool| tool["name"] == "time__get_current_time");
+        let history = used.map(|tool| tool["factors"]["user_history"].as_f64().unwrap_or(0.0));
+        anyhow::ensure!(history.is_some_and(|history| history > 0.9), "{found}");
+        Ok(())
+    })
+    .await;
+
+    let (status, refused) = api.post("execute_tool", "acx_test_wrong", json!({})).await;
+    assert_eq!((status, &refused["error"]["code"]), (401, &json!("INVALID_TOKEN")), "{refused}");
+    let logs = service.process().logs();
+    assert!(!logs.contains(&key) && !logs.contains(ADMIN), "{logs}");
+}
