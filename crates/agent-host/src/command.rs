@@ -8,6 +8,7 @@ mod audit;
 mod chat;
 mod demo;
 mod invoke;
+mod login;
 mod mcp;
 mod one_shot;
 mod policy;
@@ -53,6 +54,8 @@ pub(crate) async fn run(
                     | McpCommand::Add(_)
                     | McpCommand::Remove { .. },
             })
+            | Command::Login(_)
+            | Command::Logout(_)
             | Command::Schedules(_)
             | Command::Sessions(_)
             | Command::Toolkits(_)
@@ -82,6 +85,8 @@ pub(crate) async fn run(
         Command::Artifacts(options) => artifacts::run(options.command, &settings).await,
         Command::Audit(options) => audit::run(options, &settings).await,
         Command::Vault(options) => vault::run(options, &settings, &context).await,
+        Command::Login(options) => login::log_in(options, &settings, &context).await,
+        Command::Logout(options) => login::log_out(options, &settings, &context).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }
