@@ -91,7 +91,7 @@ pub struct Settings {
     /// The tool `anthropic_usage`: reports of an organization's use of Anthropic's API, where there
     /// is a key.
     pub anthropic_usage: AnthropicUsageSettings,
-    /// Tools for Gmail and Calendar of one Google account, where there is a client of Google's OAuth.
+    /// Tools for Gmail and Calendar of one Google account, where there is a client of its OAuth.
     /// `agent-host login google` logs in.
     pub google: GoogleSettings,
     /// What the agent is to do later, while it serves.

@@ -89,6 +89,7 @@ impl Google {
             access_is_refused: false,
             violations: Vec::new(),
         }));
+
         let answering = Arc::clone(&state);
         let server = Server::answering_any(move |asked| answering.lock().answer(asked)).await;
         Some(Self { server, state })
@@ -253,6 +254,7 @@ impl State {
         if value("client_id") != CLIENT_ID || value("client_secret") != CLIENT_SECRET {
             return oauth_error(401, "invalid_client");
         }
+
         match value("grant_type") {
             "authorization_code" => {
                 let Some(asked) = self.codes.remove(value("code")) else {

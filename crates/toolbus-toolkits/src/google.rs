@@ -291,6 +291,7 @@ impl Operation {
                    "description": "How many at most"})
         };
         let calendar = || json!({"type": "string", "default": "primary", "description": "The id of the calendar"});
+
         let (properties, required): (Value, &[&str]) = match self {
             Self::Search => (
                 json!({

@@ -21,6 +21,7 @@ mod crash;
 mod credentials;
 mod embedded;
 mod face;
+mod google;
 mod grants;
 mod guides;
 mod other_agents;

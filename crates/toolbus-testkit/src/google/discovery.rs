@@ -120,6 +120,7 @@ impl Found<'_> {
         if let Some(name) = schema["$ref"].as_str() {
             return self.check_value(&self.document["schemas"][name], value, at);
         }
+
         let wrong = |what: &str| Err(format!("{at} is no {what}: {value}"));
         match schema["type"].as_str() {
             Some("object") => {
@@ -198,6 +199,7 @@ fn check_text(schema: &Value, text: &str) -> Result<(), String> {
     {
         return wrong("value of the list");
     }
+
     let bound = |name: &str| schema[name].as_str().and_then(|bound| bound.parse::<i64>().ok());
     match (schema["type"].as_str(), schema["format"].as_str()) {
         (Some("integer"), _) => {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use toolbus_testkit::google::{Answer, CLIENT_ID, CLIENT_SECRET, Google as Server, TOKEN_MARK};
+use toolbus_testkit::google::{
+    Answer, CLIENT_ID, CLIENT_SECRET, Google as Server, TOKEN_MARK, api_error,
+};
 use toolbus_testkit::scripted_server::Asked;
 use toolbus_toolkits::CredentialPlaces;
 use toolbus_toolkits::google::{self, Error, Google, GoogleDeps, GoogleSettings, Product};
@@ -185,9 +187,15 @@ async fn mx_r3_and_mx_r5_tools_need_both_the_id_and_the_secret() {
 
 #[tokio::test]
 async fn rule_25_neither_errors_nor_debug_texts_hold_a_secret() {
-    let Some(bench) = Bench::start(silent).await else { return };
+    // The server repeats what it was sent.
+    let api = |_: &str, asked: &Asked| {
+        let sent = &asked.headers["authorization"];
+        Answer::Reply(api_error(403, &format!("{sent} and {CLIENT_SECRET}")))
+    };
+    let Some(bench) = Bench::start(api).await else { return };
     assert!(!format!("{:?}", settings(&bench.server)).contains("canary-client-id"));
-    // The server repeats the token in what it says.
+    let text = bench.fail("gmail_read", json!({"messageId": "1"})).await;
+    assert_eq!(text, "HTTP 403 from Google: Bearer *** and ***");
     bench.server.refuse_access_tokens();
     bench.fail("gmail_read", json!({"messageId": "1"})).await;
     bench.vault.set("google", "GMAIL_TOKEN", "canary-token-unknown");

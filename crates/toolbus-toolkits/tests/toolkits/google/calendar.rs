@@ -1,3 +1,5 @@
+//! Calendar's tools: what they print, and what Google is sent.
+
 use serde_json::{Value, json};
 use toolbus_testkit::google::Answer;
 use toolbus_testkit::scripted_server::Asked;

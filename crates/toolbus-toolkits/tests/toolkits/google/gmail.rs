@@ -1,3 +1,5 @@
+//! Gmail's tools: what they print, and what Google is sent.
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Ids, answers and sizes that mean harm.
+
 use std::time::Duration;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Logins, refreshes and logouts.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +92,9 @@ async fn answers_of_a_refresh_that_are_none_are_errors() {
     let Some(bench) = Bench::start_with(silent, quick).await else { return };
     let token =
         |text: &str| Reply::json(200, &json!({"access_token": text, "token_type": "Bearer"}));
-    let said = format!("{CLIENT_SECRET} {}", bench.server.new_refresh_token(&[]));
+    let kept = bench.server.new_refresh_token(Product::Gmail.scopes());
+    bench.vault.set("google", "GMAIL_TOKEN", &kept);
+    let said = format!("{CLIENT_SECRET} {kept}");
     for reply in [
         token("a\nb: c"),
         token(""),
