@@ -16,6 +16,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
     let fetch = [
         "a2a-sdk",
         "everything",
+        "google-apis",
         "grafana-schema",
         "helm",
         "litellm",

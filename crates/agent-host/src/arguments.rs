@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use toolbus_config::TimeSpan;
 use toolbus_discovery::Category;
 use toolbus_policy::parse_principal;
@@ -118,6 +118,15 @@ pub enum Command {
     /// vault.key_command gives. Exit code: 0 when it is done; 1 when it cannot be, such as with the
     /// wrong key; 2 when it is asked for wrongly, or there is no vault.
     Vault(Vault),
+    /// Log in at a service that tools use, in a browser
+    ///
+    /// The address to open is printed, and what comes back is kept in the vault, for tools alone. A
+    /// browser on another machine ends at an address that it cannot open: paste that here. Exit
+    /// code: 0 when it is done; 1 when nobody logged in, or the service refuses; 2 when it is asked
+    /// for wrongly, or there is no client or no vault for it.
+    Login(LoginOptions),
+    /// Log out of a service: its tokens are revoked and removed from the vault
+    Logout(LogoutOptions),
     /// Show the embedded fleet at work, step by step
     Demo,
 }
@@ -168,6 +177,52 @@ pub struct DiscoverOptions {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `login`.
+#[derive(Debug, Args)]
+pub struct LoginOptions {
+    /// The service
+    #[arg(value_name = "SERVICE")]
+    pub service: LoginService,
+
+    /// Confirm on another device, by a code, instead of in a browser that comes back here
+    ///
+    /// Google itself has no device log in for Gmail and Calendar.
+    #[arg(long)]
+    pub device: bool,
+
+    /// For this product alone; all of the service without it
+    #[arg(long, value_name = "PRODUCT")]
+    pub only: Option<GoogleProduct>,
+
+    /// How long to wait for the person
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub timeout: TimeSpan,
+}
+
+/// `logout`.
+#[derive(Debug, Args)]
+pub struct LogoutOptions {
+    /// The service
+    #[arg(value_name = "SERVICE")]
+    pub service: LoginService,
+}
+
+/// A service that a person logs in at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LoginService {
+    /// Gmail and Calendar
+    Google,
+}
+
+/// A product of Google.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GoogleProduct {
+    /// Mail
+    Gmail,
+    /// The calendar
+    Calendar,
 }
 
 /// `chat`.

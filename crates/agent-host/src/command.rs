@@ -9,6 +9,7 @@ mod chat;
 mod demo;
 mod discover;
 mod invoke;
+mod login;
 mod mcp;
 mod mcp_search;
 mod one_shot;
@@ -56,6 +57,8 @@ pub(crate) async fn run(
                     | McpCommand::Add(_)
                     | McpCommand::Remove { .. },
             })
+            | Command::Login(_)
+            | Command::Logout(_)
             | Command::Schedules(_)
             | Command::Sessions(_)
             | Command::Toolkits(_)
@@ -91,6 +94,8 @@ pub(crate) async fn run(
         Command::Artifacts(options) => artifacts::run(options.command, &settings).await,
         Command::Audit(options) => audit::run(options, &settings).await,
         Command::Vault(options) => vault::run(options, &settings, &context).await,
+        Command::Login(options) => login::log_in(options, &settings, &context).await,
+        Command::Logout(options) => login::log_out(options, &settings, &context).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }

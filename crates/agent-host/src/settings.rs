@@ -13,6 +13,7 @@ use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_toolkits::anthropic_usage::AnthropicUsageSettings;
 use toolbus_toolkits::files::FilesSettings;
+use toolbus_toolkits::google::GoogleSettings;
 use toolbus_toolkits::linkedin::LinkedInSettings;
 use toolbus_toolkits::rest::RestSettings;
 use toolbus_toolkits::shell::BashSettings;
@@ -91,6 +92,9 @@ pub struct Settings {
     /// The tool `anthropic_usage`: reports of an organization's use of Anthropic's API, where there
     /// is a key.
     pub anthropic_usage: AnthropicUsageSettings,
+    /// Tools for Gmail and Calendar of one Google account, where there is a client of its OAuth.
+    /// `agent-host login google` logs in.
+    pub google: GoogleSettings,
     /// What the agent is to do later, while it serves.
     pub schedules: ScheduleSettings,
     /// Subagents, among which the agent splits its work.
@@ -147,6 +151,7 @@ impl Default for Settings {
             rest: RestSettings::default(),
             linkedin: LinkedInSettings::default(),
             anthropic_usage: AnthropicUsageSettings::default(),
+            google: GoogleSettings::default(),
             vault: VaultSettings::default(),
             discovery: DiscoverySettings::default(),
             trust_folder: false,

@@ -4,6 +4,7 @@
 //! and does not work here, such as commands without a sandbox, is left out and reported; the agent
 //! runs without it. Invariant: no reason holds a key.
 
+mod google;
 mod key_place;
 mod status;
 
@@ -29,6 +30,7 @@ use toolbus_vault::LazyVault;
 
 use crate::settings::Settings;
 use crate::state::KeptState;
+pub(crate) use google::deps as google_deps;
 use key_place::KeyPlace;
 pub(crate) use status::{ToolStatus, ToolkitStatus};
 
@@ -81,6 +83,7 @@ pub(crate) fn check(settings: &Settings, mistakes: &mut Mistakes<'_>) {
     settings.rest.check(mistakes);
     settings.linkedin.check(mistakes);
     settings.anthropic_usage.check(mistakes);
+    settings.google.check(mistakes);
 
     if settings.bash.enabled && settings.files.working_directory.is_none() {
         mistakes.add("bash.enabled", "commands need a folder: set files.working_directory");
@@ -94,7 +97,8 @@ impl ToolkitDeps {
         Self { memory: Some(state.memory.clone()), vault: state.vault.clone() }
     }
 
-    fn credentials(&self) -> CredentialPlaces {
+    /// Where keys are looked for.
+    pub(crate) fn credentials(&self) -> CredentialPlaces {
         let vault = self.vault.clone().map(|vault| Arc::new(vault) as _);
         CredentialPlaces { vault, ..CredentialPlaces::of_process() }
     }
@@ -112,6 +116,7 @@ impl Toolkits {
             rest_toolkit(settings, &deps).await,
             Toolkit::new("linkedin", open_linkedin(settings)),
             usage_toolkit(settings, &deps),
+            google::toolkit(settings, &deps),
         ];
 
         for Toolkit { name, offered, problems, .. } in &toolkits {
@@ -242,6 +247,7 @@ fn web_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
             written: web.api_key.clone(),
             variable: Some(variable.to_owned()),
             provider: web.search_provider.vault_provider().to_owned(),
+            put_by: None,
         };
         toolkit.keys.push(("web_search".to_owned(), place));
     }
@@ -300,6 +306,7 @@ fn key_of_endpoint(endpoint: &RestEndpoint, setting: &str) -> Option<KeyPlace> {
         written: endpoint.auth_credential.clone(),
         variable: endpoint.auth_env_var.clone(),
         provider: endpoint.vault_provider(),
+        put_by: None,
     })
 }
 
@@ -322,6 +329,7 @@ fn usage_toolkit(settings: &Settings, deps: &ToolkitDeps) -> Toolkit {
         written: settings.anthropic_usage.api_key.clone(),
         variable: Some(anthropic_usage::KEY_VARIABLE.to_owned()),
         provider: anthropic_usage::VAULT_PROVIDER.to_owned(),
+        put_by: None,
     };
     let offered = match place.find(deps.vault.is_some()) {
         Ok(_) => Ok(offer_usage(settings, deps)),

@@ -18,6 +18,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 pub mod a2a_sdk;
+pub mod google;
 pub mod grafana;
 pub mod litellm;
 pub mod mcp;

@@ -20,7 +20,7 @@ pub struct Asked {
     pub path: String,
     /// Its headers, by their names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// What was sent; null where nothing was.
+    /// What was sent, of a form its text; null where nothing was.
     pub body: Value,
 }
 
@@ -224,6 +224,9 @@ async fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     }
     let body = match &bytes[end + 4..] {
         [] => Value::Null,
+        body if headers.get("content-type").is_some_and(|of| of.contains("form-urlencoded")) => {
+            Value::String(String::from_utf8_lossy(body).into_owned())
+        }
         body => serde_json::from_slice(body).expect("a request is JSON"),
     };
     Some(Asked { method, path, headers, body })

@@ -143,6 +143,11 @@ impl Credential {
         Err(NoCredential(problem.to_owned()))
     }
 
+    /// The credential itself.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Headers with it behind this prefix, which nothing prints.
     pub(crate) fn headers(&self, name: HeaderName, prefix: &str) -> HeaderMap {
         let text = Zeroizing::new(format!("{prefix}{}", self.0.as_str()));

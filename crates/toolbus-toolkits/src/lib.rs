@@ -6,6 +6,7 @@
 //! - [`web`]: `web_search`, `web_browse` and `web_fetch`, which reach the public Internet.
 //! - [`linkedin`]: `linkedin_jobs` and `linkedin_job_detail`, from LinkedIn's public pages.
 //! - [`anthropic_usage`]: the tool of that name, for an organization's use of Anthropic's API.
+//! - [`google`]: Gmail and Calendar of a person who has logged in, six tools.
 //! - [`rest`]: HTTP endpoints that the settings or an OpenAPI document name.
 //!
 //! Each module has its settings, its guide, and a function that registers its tools. Models reach
@@ -21,6 +22,7 @@ pub mod anthropic_usage;
 mod arguments;
 mod credential;
 pub mod files;
+pub mod google;
 mod html;
 pub mod linkedin;
 mod page;

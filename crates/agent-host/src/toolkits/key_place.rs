@@ -16,6 +16,8 @@ pub(super) struct KeyPlace {
     pub(super) variable: Option<String>,
     /// Its provider in the vault.
     pub(super) provider: String,
+    /// The command that puts it into the vault, where that is not `vault set`.
+    pub(super) put_by: Option<&'static str>,
 }
 
 impl KeyPlace {
@@ -57,6 +59,9 @@ impl KeyPlace {
         let source: &dyn CredentialSource = vault?;
         match source.find(provider, &name).await {
             Ok(Some(_)) => None,
+            Ok(None) if let Some(command) = self.put_by => {
+                Some(format!("nobody has logged in: run `{command}`"))
+            }
             Ok(None) => Some(format!(
                 "no key: the vault has no {name} of {provider}; `agent-host vault set {provider} \
                  {name}` puts it there"

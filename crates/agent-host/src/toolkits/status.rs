@@ -48,6 +48,14 @@ fn tool_names(toolkit: &str) -> &'static [&'static str] {
         "web" => &["web_search", "web_browse", "web_fetch"],
         "linkedin" => &["linkedin_jobs", "linkedin_job_detail"],
         "anthropic_usage" => &["anthropic_usage"],
+        "google" => &[
+            "gmail_search",
+            "gmail_read",
+            "gmail_send",
+            "calendar_list_events",
+            "calendar_create_event",
+            "calendar_get_event",
+        ],
         _ => &[],
     }
 }

@@ -20,6 +20,8 @@ fn configured(folder: &tempfile::TempDir) -> Settings {
     settings.web.api_key = Some("canary-search".to_owned().into());
     settings.linkedin.enabled = true;
     settings.anthropic_usage.api_key = Some("canary-usage".to_owned().into());
+    settings.google.client_id = Some("canary-id".to_owned().into());
+    settings.google.client_secret = Some("canary-secret".to_owned().into());
     settings
 }
 
@@ -28,6 +30,7 @@ async fn without_settings_each_is_off_for_a_reason() {
     let mut settings = Settings::default();
     // The key may be in the environment of who runs the tests.
     settings.anthropic_usage.api_key = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".to_owned().into());
+    settings.google.client_id = settings.anthropic_usage.api_key.clone();
     let toolkits = describe(&settings).await;
     let told: Vec<_> = toolkits
         .iter()
@@ -35,6 +38,7 @@ async fn without_settings_each_is_off_for_a_reason() {
         .collect();
     let usage = "no key: anthropic_usage.api_key names the variable TOOLBUS_TEST_NO_SUCH_KEY, which \
                  is not set";
+    let google = usage.replace("anthropic_usage.api_key", "google.client_id");
     let expected = [
         ("files", false, "files.working_directory is not set"),
         ("bash", false, "bash.enabled is false"),
@@ -42,6 +46,7 @@ async fn without_settings_each_is_off_for_a_reason() {
         ("rest", false, "rest.endpoints and rest.openapi have none"),
         ("linkedin", false, "linkedin.enabled is false"),
         ("anthropic_usage", false, usage),
+        ("google", false, &google),
     ];
     assert_eq!(told, expected);
 }
@@ -51,7 +56,8 @@ async fn a_toolkit_that_is_off_names_the_tools_that_it_has_when_it_is_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let (on, off) = (describe(&configured(&folder)).await, describe(&Settings::default()).await);
     for (on, off) in on.iter().zip(&off).filter(|(on, _)| !matches!(on.name, "bash" | "rest")) {
-        assert!(on.on, "{on:?}");
+        // Without a vault nobody has logged in.
+        assert_eq!(on.on, on.name != "google", "{on:?}");
         let (mut registered, mut named) = (names(on), names(off));
         registered.sort_unstable();
         named.sort_unstable();
@@ -86,4 +92,21 @@ async fn a_search_without_a_key_is_off_alone() {
     let off: Vec<_> = web.tools.iter().filter(|tool| !tool.on).collect();
     assert!(web.on && off.len() == 1 && off[0].name == "web_search", "{web:?}");
     assert!(off[0].reason.as_deref().is_some_and(|reason| reason.contains("web.api_key")));
+}
+
+#[tokio::test]
+async fn mx_r5_a_client_of_google_without_its_secret_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = configured(&folder);
+    settings.google.client_secret = Some("${TOOLBUS_TEST_NO_SUCH_KEY}".to_owned().into());
+    let find = async |settings: &Settings| {
+        let toolkits = describe(settings).await;
+        let google = toolkits.into_iter().find(|toolkit| toolkit.name == "google");
+        google.and_then(|google| google.reason).expect("a reason")
+    };
+    let expected = "no key: google.client_secret names the variable TOOLBUS_TEST_NO_SUCH_KEY, \
+                    which is not set";
+    assert_eq!(find(&settings).await, expected);
+    let reason = find(&configured(&folder)).await;
+    assert!(reason.contains("set vault.key_file"), "{reason}");
 }

@@ -22,6 +22,7 @@ mod credentials;
 mod discovery;
 mod embedded;
 mod face;
+mod google;
 mod grants;
 mod guides;
 mod other_agents;

@@ -30,27 +30,34 @@ const PASTED_BYTES_MAX: u64 = 16 << 10;
 const TEXT_BYTES_MAX: usize = 200;
 
 /// The local port that the browser comes back to.
-pub(super) struct Callback {
+pub struct Callback {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Callback {
-    /// Listens on 127.0.0.1 only.
-    pub(super) async fn listen(port: Option<u16>) -> std::io::Result<Self> {
+    /// Listens on 127.0.0.1 only, on this port or on a free one.
+    ///
+    /// # Errors
+    /// When the port cannot be opened.
+    pub async fn listen(port: Option<u16>) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
     /// What the authorization server is told to send the browser to.
-    pub(super) fn redirect_uri(&self) -> String {
+    #[must_use]
+    pub fn redirect_uri(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
     /// Waits for the answer of the login with this `state`, from the browser or pasted. The caller
     /// bounds the time.
-    pub(super) async fn wait_for_answer(
+    ///
+    /// # Errors
+    /// When the authorization server refused ([`Error::Refused`]).
+    pub async fn wait_for_answer(
         &self,
         state: &str,
         pasted: impl AsyncBufRead + Unpin,

@@ -14,7 +14,7 @@ use tokio::io::AsyncBufRead;
 use tokio::time::timeout;
 use toolbus_wire::message::Secret;
 
-use super::callback::Callback;
+pub use super::callback::Callback;
 use super::discovery::{self, DiscoveredIssuer, Discovery, without_logs};
 use super::requests::OAuthRequests;
 use super::token_store::{LoginNotes, StoredLogin, TokenStore};

@@ -5,6 +5,7 @@
 //! that they must not be.
 
 mod files;
+mod google;
 mod guides;
 mod hostile_commands;
 mod hostile_files;

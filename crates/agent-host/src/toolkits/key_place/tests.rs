@@ -9,6 +9,7 @@ fn check(written: Option<&str>, variable: &str, expected: Result<Option<&str>, &
         written: written.map(|text| Secret::from(text.to_owned())),
         variable: Some(variable.to_owned()),
         provider: "web:brave".to_owned(),
+        put_by: None,
     };
     let expected = expected.map(|name| name.map(str::to_owned)).map_err(str::to_owned);
     assert_eq!(place.find(true), expected, "{written:?}");
@@ -42,6 +43,7 @@ async fn without_a_vault_its_keys_are_missing() {
         written: Some(Secret::from("${vault:KEY}".to_owned())),
         variable: None,
         provider: "web:brave".to_owned(),
+        put_by: None,
     };
     let missing = place.describe_missing(None).await.expect("a reason");
     assert_eq!(
