@@ -1,17 +1,22 @@
 //! The command line.
 
+mod mcp;
+mod search;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use toolbus_config::TimeSpan;
-use toolbus_discovery::Category;
 use toolbus_policy::parse_principal;
 use toolbus_runtime::arguments::CommonArguments;
 use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::observe::CallStatus;
 use toolbus_tools::{Door, Principal};
 use toolbus_wire::name::AgentName;
+
+pub use mcp::{McpAdd, McpCommand, McpOptions};
+pub use search::{DiscoverOptions, SearchOptions};
 
 /// Gives LLM agents their hands: lists tools, runs them, and serves them.
 ///
@@ -129,54 +134,6 @@ pub enum Command {
     Logout(LogoutOptions),
     /// Show the embedded fleet at work, step by step
     Demo,
-}
-
-/// `search`.
-#[derive(Debug, Args)]
-pub struct SearchOptions {
-    /// The task, in words
-    #[arg(value_name = "QUERY", required = true, num_args = 1..)]
-    pub query: Vec<String>,
-
-    /// At most so many, from 1 to 50
-    #[arg(long, visible_alias = "top-k", value_name = "NUMBER", default_value_t = 5)]
-    pub limit: usize,
-
-    /// Tools of this server alone
-    #[arg(long, value_name = "SERVER")]
-    pub server: Option<String>,
-
-    /// Tools of this category alone, such as version-control
-    #[arg(long, value_name = "CATEGORY", value_parser = parse_category)]
-    pub category: Option<Category>,
-
-    /// Tools of at least this score, from 0 to 1
-    #[arg(long, value_name = "SCORE")]
-    pub min_score: Option<f64>,
-
-    /// Show what each score is made of
-    #[arg(long)]
-    pub explain: bool,
-
-    /// Print JSON, with the schema of each tool
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `discover`.
-#[derive(Debug, Args)]
-pub struct DiscoverOptions {
-    /// This server alone
-    #[arg(value_name = "SERVER")]
-    pub server: Option<String>,
-
-    /// Tools of this category alone, such as version-control
-    #[arg(long, value_name = "CATEGORY", value_parser = parse_category)]
-    pub category: Option<Category>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `login`.
@@ -517,86 +474,6 @@ pub enum ArtifactsCommand {
     },
 }
 
-/// `mcp`.
-#[derive(Debug, Args)]
-pub struct McpOptions {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: McpCommand,
-}
-
-/// What to do with the list of MCP servers.
-#[derive(Debug, Subcommand)]
-pub enum McpCommand {
-    /// List the servers of the file
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show the entry of a server, with *** in the place of what is secret
-    Show {
-        /// The server
-        #[arg(value_name = "SERVER")]
-        server: String,
-    },
-    /// Add a server: a program, or an address
-    ///
-    /// Everything behind -- is the program and its arguments:
-    /// agent-host mcp add files -- npx -y @modelcontextprotocol/server-filesystem /srv/data
-    Add(McpAdd),
-    /// Take a server out
-    Remove {
-        /// The server
-        #[arg(value_name = "SERVER")]
-        server: String,
-    },
-    /// Connect every server of the file and say what each offers
-    ///
-    /// With a broker, say what the bridges there have made of them.
-    Sync {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// `mcp add`.
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("target").required(true).args(["url", "program"]))]
-pub struct McpAdd {
-    /// What the server is called
-    #[arg(value_name = "SERVER")]
-    pub server: String,
-
-    /// The address of a server that runs already
-    #[arg(long, value_name = "URL")]
-    pub url: Option<String>,
-
-    /// How an address is spoken with: http or sse [default: found out]
-    #[arg(long = "type", value_name = "TYPE", requires = "url", value_parser = ["http", "sse"])]
-    pub transport: Option<String>,
-
-    /// A variable of the program's environment: NAME=VALUE, or NAME to be asked for its value.
-    /// What is typed for a name with TOKEN, KEY, SECRET or PASSWORD is not shown, and goes to the
-    /// vault where there is one
-    #[arg(long, value_name = "NAME[=VALUE]", requires = "program")]
-    pub env: Vec<String>,
-
-    /// A variable to be asked for that may be left empty, and is left out then
-    #[arg(long, value_name = "NAME", requires = "program")]
-    pub optional_env: Vec<String>,
-
-    /// A header of every request to an address: NAME=VALUE, or NAME to be asked for its value,
-    /// which is not shown and goes to the vault where there is one
-    #[arg(long, value_name = "NAME[=VALUE]", requires = "url")]
-    pub header: Vec<String>,
-
-    /// The program and its arguments
-    #[arg(value_name = "PROGRAM", last = true)]
-    pub program: Vec<String>,
-}
-
 /// `vault`.
 #[derive(Debug, Args)]
 pub struct Vault {
@@ -731,11 +608,6 @@ pub struct Invoke {
 pub(crate) fn parse_session(text: &str) -> Result<SessionId, String> {
     let name = if text.contains('/') { text.to_owned() } else { format!("session/{text}") };
     SessionId::parse(name).map_err(|error| error.to_string())
-}
-
-fn parse_category(text: &str) -> Result<Category, String> {
-    let known = Category::ALL.map(Category::as_str).join(", ");
-    Category::parse(text).ok_or_else(|| format!("it is one of {known}"))
 }
 
 fn parse_door(text: &str) -> Result<Door, String> {

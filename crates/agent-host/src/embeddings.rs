@@ -104,6 +104,7 @@ impl EmbeddingSettings {
             }
             _ => return None,
         };
+
         opened
             .inspect_err(|error| {
                 let error = error as &dyn std::error::Error;

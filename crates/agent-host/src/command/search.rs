@@ -62,6 +62,7 @@ fn as_text(retrieved: &Retrieved) -> String {
             );
         }
     }
+
     if retrieved.tools.is_empty() {
         let _ = writeln!(text, "None of {} tools is for that.", retrieved.searched);
     }
@@ -93,6 +94,7 @@ fn tool_as_json(tool: &RetrievedTool) -> Value {
         "tags": registered.tags,
         "inputSchema": registered.parameters,
     });
+
     if let Some(factors) = &tool.factors {
         json["factors"] = json!({
             "similarity": factors.similarity,

@@ -214,6 +214,7 @@ fn tools() -> Value {
         "type": "integer", "minimum": 1, "maximum": 50, "default": TOP_K_DEFAULT,
         "description": "How many tools at most"
     });
+
     let discover = query("What the tools are to be for; without it all are listed", false);
     json!({"tools": [
         {
