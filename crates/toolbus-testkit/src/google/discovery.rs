@@ -35,7 +35,7 @@ impl Discovery {
         let mut found = Vec::new();
         for document in &self.documents {
             let service = document["servicePath"].as_str().unwrap_or_default();
-            collect(document, document, &mut |method| {
+            collect(document, &mut |method| {
                 let template = format!("/{service}{}", method["path"].as_str().unwrap_or_default());
                 if method["httpMethod"] == http_method
                     && let Some(literals) = match_path(&template, path)
@@ -164,12 +164,12 @@ impl Found<'_> {
 }
 
 /// Calls `look` with each method of a document.
-fn collect<'a>(document: &'a Value, resource: &'a Value, look: &mut dyn FnMut(&'a Value)) {
+fn collect<'a>(resource: &'a Value, look: &mut dyn FnMut(&'a Value)) {
     for method in resource["methods"].as_object().into_iter().flatten() {
         look(method.1);
     }
     for below in resource["resources"].as_object().into_iter().flatten() {
-        collect(document, below.1, look);
+        collect(below.1, look);
     }
 }
 
