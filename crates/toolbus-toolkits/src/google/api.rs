@@ -2,7 +2,7 @@
 //! limits, and with errors that hold no secret.
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 use toolbus_fetch::{BodyLimit, FetchRequest, Oversize};
@@ -163,5 +163,5 @@ fn bearer(token: &CallToken) -> HeaderMap {
     let text = Zeroizing::new(format!("Bearer {}", token.access_token.as_str()));
     let mut value = HeaderValue::from_str(&text).expect("a token has only characters of a header");
     value.set_sensitive(true);
-    HeaderMap::from_iter([(HeaderName::from(AUTHORIZATION), value)])
+    HeaderMap::from_iter([(AUTHORIZATION, value)])
 }

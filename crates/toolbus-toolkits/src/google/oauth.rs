@@ -328,13 +328,13 @@ fn check_token(text: &str) -> Result<(), OAuthError> {
     if is_token { Ok(()) } else { Err(OAuthError::Unreadable("its token is none")) }
 }
 
-fn problem_of<T: ErrorResponseType + 'static>(
+fn problem_of<T>(
     error: RequestTokenError<toolbus_fetch::Error, StandardErrorResponse<T>>,
     secrets: &[&str],
 ) -> OAuthError
 where
+    T: ErrorResponseType + AsRef<str> + 'static,
     StandardErrorResponse<T>: ErrorResponse,
-    T: AsRef<str>,
 {
     match error {
         RequestTokenError::ServerResponse(said) => {

@@ -234,7 +234,7 @@ async fn a_logout_revokes_the_token() {
     let token = server.new_refresh_token(Product::Gmail.scopes());
     let login = login(&server, &[]).await;
     login.revoke(&token).await.expect("it is revoked");
-    assert_eq!(server.revoked(), [token.clone()]);
+    assert_eq!(server.revoked(), std::slice::from_ref(&token));
     let error = login.revoke(&token).await.expect_err("it is gone");
     assert_eq!(error.to_string(), "Google refused: invalid_token");
 
