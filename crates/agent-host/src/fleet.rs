@@ -115,7 +115,7 @@ impl Fleet {
         let registry = Arc::clone(builder.registry());
         let discovery = KeptDiscovery::start(settings, registry, &policy, state.as_ref()).await;
         if let Some(discovery) = &discovery {
-            builder = builder.observe(discovery.observer());
+            builder = builder.observe(discovery.observer()).tool_finder(discovery.finder());
         }
 
         let is_embedded = settings.bus.url.is_none();

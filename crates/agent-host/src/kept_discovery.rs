@@ -3,17 +3,25 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_discovery::{Discovery, DiscoveryDeps};
+use toolbus_discovery::{
+    Discovery, DiscoveryDeps, FactorScores, QUERY_CHARS_MAX, RetrieveFilter, RetrieveRequest,
+};
 use toolbus_policy::LivePolicy;
-use toolbus_search::{EmbeddingConfig, ToolIndex};
+use toolbus_search::{EmbeddingConfig, FITTING_SIMILARITY, ToolIndex};
 use toolbus_store::Location;
-use toolbus_tools::Registry;
 use toolbus_tools::observe::Observe;
+use toolbus_tools::registry::ToolEntry;
+use toolbus_tools::tool_search::FindTools;
+use toolbus_tools::{Registry, Scope};
 
 use crate::settings::Settings;
 use crate::state::KeptState;
+
+/// Most tools that a model is told of which looks for some.
+const FOUND_MAX: usize = 8;
 
 /// Discovery, and what makes vectors for it.
 pub(crate) struct KeptDiscovery {
@@ -62,6 +70,11 @@ impl KeptDiscovery {
         self.discovery.observer()
     }
 
+    /// What finds tools for models that look for them.
+    pub(crate) fn finder(&self) -> Arc<dyn FindTools> {
+        Arc::new(ToolFinder(self.discovery.clone()))
+    }
+
     pub(crate) fn handle(&self) -> &Discovery {
         &self.discovery
     }
@@ -72,6 +85,34 @@ impl KeptDiscovery {
         self.discovery.close().await;
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// Finds tools for models.
+struct ToolFinder(Discovery);
+
+impl FindTools for ToolFinder {
+    fn find<'a>(&'a self, scope: &'a Scope, task: &'a str) -> BoxFuture<'a, Vec<Arc<ToolEntry>>> {
+        Box::pin(async move {
+            let request = RetrieveRequest {
+                query: task.chars().take(QUERY_CHARS_MAX).collect(),
+                limit: FOUND_MAX,
+                filter: RetrieveFilter::default(),
+                source: "agent".into(),
+                debug: true,
+            };
+            match self.0.retrieve(scope, &request).await {
+                Ok(found) => {
+                    let fits =
+                        |factors: FactorScores| factors.similarity >= f64::from(FITTING_SIMILARITY);
+                    let fitting =
+                        found.tools.into_iter().filter(|tool| tool.factors.is_some_and(fits));
+                    fitting.map(|tool| tool.entry).collect()
+                }
+                // A query without a word finds nothing.
+                Err(_) => Vec::new(),
+            }
+        })
     }
 }
 

@@ -49,10 +49,17 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     // Both at once, and the first failure is reported: without a runner there is nothing to serve,
     // though the broker may be away for long.
     let joining = async { Ok(join_bus(&settings.bus, &context).await?) };
-    let ((runner, pods), bus) = tokio::select! {
+    let started: Result<_, BoxError> = tokio::select! {
         biased;
         () = context.shutdown.requested().cancelled() => return Ok(Exit::SUCCESS),
-        started = async { tokio::try_join!(start_runner(&settings), joining) } => started?,
+        started = async { tokio::try_join!(start_runner(&settings), joining) } => started,
+    };
+    let ((runner, pods), bus) = match started {
+        // Told to stop since it was looked at above.
+        Err(error) if matches!(error.downcast_ref(), Some(join::Error::Stopped)) => {
+            return Ok(Exit::SUCCESS);
+        }
+        started => started?,
     };
 
     let name = runner.name();

@@ -2,15 +2,18 @@
 //! are not shown at first ([`Tool::defer`]).
 //!
 //! It finds what its caller's scope sees and can call by name, and not itself. Texts in lower case
-//! are made when a tool is registered, so a search only compares. What it answers is bounded: what
-//! has no room is counted.
+//! are made when a tool is registered, so a search only compares. Where nothing has the text, and
+//! somebody can find tools by what they are for ([`FindTools`]), it answers those. What it answers
+//! is bounded: what has no room is counted.
 
 use std::sync::{Arc, Weak};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::call::{Invocation, Output};
 use crate::registry::{self, Registry, Snapshot, ToolEntry};
+use crate::scope::Scope;
 use crate::search_text::lower_case;
 use crate::tool::Tool;
 use crate::tool_spec::function_schema;
@@ -39,24 +42,42 @@ pub enum Format {
     Schema,
 }
 
-/// Registers the tool.
+/// Finds tools by what they are for.
+pub trait FindTools: Send + Sync + 'static {
+    /// The tools for a task that a caller may use, the best first; none where there is none.
+    fn find<'a>(&'a self, scope: &'a Scope, task: &'a str) -> BoxFuture<'a, Vec<Arc<ToolEntry>>>;
+}
+
+/// Registers the tool. `finder` is asked where no name and no description has the text.
 ///
 /// # Errors
 /// When its name is taken.
-pub fn register(registry: &Arc<Registry>) -> Result<(), registry::Error> {
+pub fn register(
+    registry: &Arc<Registry>,
+    finder: Option<Arc<dyn FindTools>>,
+) -> Result<(), registry::Error> {
     // The registry has the tool, so the tool must not have the registry.
     let tools: Weak<Registry> = Arc::downgrade(registry);
     registry.register(definition(), move |call: Invocation| {
         let snapshot = tools.upgrade().map(|registry| registry.snapshot()).unwrap_or_default();
-        let argument = |name: &str| call.arguments.get(name).and_then(Value::as_str);
-        let format = match argument("format") {
-            Some("schema") => Format::Schema,
-            _ => Format::Text,
-        };
+        let finder = finder.clone();
+        async move {
+            let argument = |name: &str| call.arguments.get(name).and_then(Value::as_str);
+            let format = match argument("format") {
+                Some("schema") => Format::Schema,
+                _ => Format::Text,
+            };
+            let query = argument("query").unwrap_or_default().trim();
+            let view = &call.scope.view;
 
-        let answer =
-            search(&snapshot, &call.scope.view, argument("query").unwrap_or_default(), format);
-        std::future::ready(Ok(Output::text(answer)))
+            if let Some(finder) = finder.filter(|_| !has_match(&snapshot, view, query)) {
+                let mut found = finder.find(&call.scope, query).await;
+                found.retain(|entry| is_offered(entry, view));
+                let answer = write(&snapshot, view, query, format, found.iter());
+                return Ok(Output::text(answer));
+            }
+            Ok(Output::text(search(&snapshot, view, query, format)))
+        }
     })
 }
 
@@ -90,11 +111,33 @@ fn definition() -> Tool {
 #[must_use]
 pub fn search(tools: &Snapshot, view: &View, query: &str, format: Format) -> String {
     let query = query.trim();
-    let wanted = lower_case(query);
-    let is_found = |entry: &&Arc<ToolEntry>| entry.search_text.has(&wanted);
-    // Whether a tool is seen takes longer to say than whether it is found.
-    let found = tools.tools().iter().filter(is_found).filter(|entry| is_offered(entry, view));
+    write(tools, view, query, format, matching(tools, view, query))
+}
 
+/// The tools that have a text, in the order of the registry.
+fn matching<'a>(
+    tools: &'a Snapshot,
+    view: &'a View,
+    query: &str,
+) -> impl Iterator<Item = &'a Arc<ToolEntry>> {
+    let wanted = lower_case(query);
+    let is_found = move |entry: &&Arc<ToolEntry>| entry.search_text.has(&wanted);
+    // Whether a tool is seen takes longer to say than whether it is found.
+    tools.tools().iter().filter(is_found).filter(|entry| is_offered(entry, view))
+}
+
+fn has_match(tools: &Snapshot, view: &View, query: &str) -> bool {
+    matching(tools, view, query).next().is_some()
+}
+
+/// What a search answers that has found these tools.
+fn write<'a>(
+    tools: &Snapshot,
+    view: &View,
+    query: &str,
+    format: Format,
+    found: impl Iterator<Item = &'a Arc<ToolEntry>>,
+) -> String {
     match format {
         Format::Text => {
             let shown = Shown::collect(found, text_of);
@@ -104,8 +147,8 @@ pub fn search(tools: &Snapshot, view: &View, query: &str, format: Format) -> Str
             to_text(&shown, query)
         }
         Format::Schema => {
-            let shown =
-                Shown::collect(found, |tool| Value::Object(function_schema(tool)).to_string());
+            let to_schema = |tool: &Tool| Value::Object(function_schema(tool)).to_string();
+            let shown = Shown::collect(found, to_schema);
             let is_empty = shown.count() == 0 && !has_tools(tools, view);
             to_json(&shown, query, is_empty)
         }

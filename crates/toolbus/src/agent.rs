@@ -11,7 +11,8 @@ use toolbus_bus::requester::Requester;
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_scripts::ScriptAllowance;
 use toolbus_tools::invoker::InvokerBuilder;
-use toolbus_tools::{Guides, Invoker, Registry, tool_search};
+use toolbus_tools::tool_search::{self, FindTools};
+use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::error::Error;
@@ -33,6 +34,8 @@ pub(crate) struct AgentDeps {
     pub(crate) invoker: InvokerBuilder,
     pub(crate) guides: Guides,
     pub(crate) builtin_tools: BuiltinTools,
+    /// Finds tools where `tool_search` does not.
+    pub(crate) tool_finder: Option<Arc<dyn FindTools>>,
 }
 
 /// Which tools an agent has by itself.
@@ -49,7 +52,16 @@ pub(crate) struct BuiltinTools {
 impl Agent {
     /// Starts an agent, and registers the tools that it has by itself.
     pub(crate) async fn start(deps: AgentDeps) -> Result<Self, Error> {
-        let AgentDeps { bus, name, instance, registry, invoker, guides, builtin_tools } = deps;
+        let AgentDeps {
+            bus,
+            name,
+            instance,
+            registry,
+            invoker,
+            guides,
+            builtin_tools,
+            tool_finder,
+        } = deps;
         let requester = Requester::start(Arc::clone(&bus), name, &instance).await?;
 
         if builtin_tools.guides {
@@ -59,7 +71,7 @@ impl Agent {
             toolbus_scripts::tool::register(&registry, &guides, requester.clone(), allowance)?;
         }
         if builtin_tools.search {
-            tool_search::register(&registry)?;
+            tool_search::register(&registry, tool_finder)?;
         }
 
         let directory =

@@ -14,6 +14,7 @@ use toolbus_tools::invoker::{InvokerBuilder, Shape};
 use toolbus_tools::observe::Observe;
 use toolbus_tools::policy::Policy;
 use toolbus_tools::registry::{self, Offer};
+use toolbus_tools::tool_search::FindTools;
 use toolbus_tools::{GrantCheck, GrantKey, Guide, Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Topic, topic};
@@ -50,6 +51,7 @@ pub struct ToolbusBuilder {
     offers_directly: bool,
     serve_concurrency: Option<NonZeroU16>,
     parked: Vec<ParkedRequest>,
+    tool_finder: Option<Arc<dyn FindTools>>,
 }
 
 impl ToolbusBuilder {
@@ -71,6 +73,7 @@ impl ToolbusBuilder {
             offers_directly: false,
             serve_concurrency: None,
             parked: Vec::new(),
+            tool_finder: None,
         }
     }
 
@@ -121,6 +124,12 @@ impl ToolbusBuilder {
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// Has this find tools by what they are for, where `tool_search` finds none that has the text
+    /// it is asked for.
+    pub fn tool_finder(self, finder: Arc<dyn FindTools>) -> Self {
+        Self { tool_finder: Some(finder), ..self }
     }
 
     /// Tells this observer of every call, beside those there are.
@@ -252,6 +261,7 @@ impl ToolbusBuilder {
             invoker: self.invoker,
             guides,
             builtin_tools,
+            tool_finder: self.tool_finder,
         };
         let agent = Agent::start(deps).await?;
         let local_tools = local_tools::register_tools(&self.registry, self.tools)?;

@@ -11,8 +11,15 @@ struct Stage(Invoker);
 
 impl Stage {
     fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
+        Self::with_finder(tools, None)
+    }
+
+    fn with_finder(
+        tools: impl IntoIterator<Item = Tool>,
+        finder: Option<Arc<dyn FindTools>>,
+    ) -> Self {
         let registry = Arc::new(Registry::new());
-        register(&registry).unwrap();
+        register(&registry, finder).unwrap();
         for tool in tools {
             let nothing = |_: Invocation| std::future::ready(Ok(Output::default()));
             registry.register(tool, nothing).unwrap();
@@ -203,4 +210,44 @@ async fn a_query_is_bounded() {
     assert_eq!(error.code, ErrorCode::InvalidArguments);
     let error = stage.call(View::all(), json!({"format": "xml"})).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::InvalidArguments);
+}
+
+/// Finds every tool of the registry, the last one first, and remembers what it was asked.
+struct FindsAll {
+    tools: Vec<Arc<ToolEntry>>,
+    asked: parking_lot::Mutex<Vec<String>>,
+}
+
+impl FindTools for FindsAll {
+    fn find<'a>(&'a self, _: &'a Scope, task: &'a str) -> BoxFuture<'a, Vec<Arc<ToolEntry>>> {
+        self.asked.lock().push(task.to_owned());
+        Box::pin(std::future::ready(self.tools.iter().rev().cloned().collect()))
+    }
+}
+
+#[tokio::test]
+async fn tools_are_found_by_what_they_are_for_where_nothing_has_the_text() {
+    let registry = Stage::new([create_issue(), ping()]).0.registry().snapshot();
+    let finder = FindsAll { tools: registry.tools().to_vec(), asked: Default::default() };
+    let finder = Arc::new(finder);
+    let stage = Stage::with_finder([create_issue(), ping()], Some(finder.clone()));
+
+    let found = stage.text(json!({"query": " report a bug "})).await;
+    let lines: Vec<_> = found.lines().collect();
+    assert_eq!(lines[0], "2 tools for 'report a bug':");
+    assert!(
+        lines[1].starts_with("- PING: ") && lines[2].starts_with("- create_issue: "),
+        "{found}"
+    );
+    let json = stage.json("report a bug").await;
+    assert_eq!(json["tools"].as_array().map(Vec::len), Some(2));
+    assert_eq!(*finder.asked.lock(), ["report a bug", "report a bug"]);
+
+    // What has the text is found without it, and what is hidden is not found by it.
+    assert!(stage.text(json!({"query": "issue"})).await.starts_with("1 tool for 'issue':"));
+    assert!(stage.text(json!({})).await.starts_with("2 tools:"));
+    let view = View::all().without(["mcp:github/*", "test/*"]);
+    let output = stage.call(view, json!({"query": "report a bug"})).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("no tools registered"));
+    assert_eq!(finder.asked.lock().len(), 3);
 }
