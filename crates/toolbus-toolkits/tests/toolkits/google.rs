@@ -20,6 +20,7 @@ use toolbus_tools::call::Output;
 use toolbus_tools::tool::Risk;
 use toolbus_tools::{Invoker, Registry};
 
+use crate::guides::examples;
 use crate::support::{Vault, call};
 
 /// Half past eleven at night in London, and the next day in Berlin.
@@ -223,4 +224,25 @@ async fn every_example_of_the_guide_can_be_called() {
         names.push(tool);
     }
     assert_eq!(names, Product::ALL.map(Product::tools).concat());
+}
+
+#[tokio::test]
+async fn every_call_of_the_guide_gives_a_result() {
+    let api = |_: &str, asked: &Asked| {
+        Answer::Json(match asked.path.split('?').next().unwrap_or_default() {
+            path if path.ends_with("/messages") => json!({"messages": []}),
+            path if path.ends_with("/events") && asked.method == "GET" => json!({"items": []}),
+            _ => json!({"id": "one"}),
+        })
+    };
+    let Some(bench) = Bench::start(api).await else { return };
+    let examples = examples(&google::guide().document);
+    let called: Vec<_> = examples.iter().map(|(tool, _)| tool.clone()).collect();
+    let registered = bench.invoker.registry().snapshot();
+    let registered: Vec<_> =
+        registered.tools().iter().map(|entry| entry.tool.name.clone()).collect();
+    assert_eq!(called, registered);
+    for (tool, arguments) in examples {
+        bench.say(&tool, arguments).await;
+    }
 }

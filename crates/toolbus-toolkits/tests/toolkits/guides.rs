@@ -13,7 +13,7 @@ use crate::support::Bench;
 use crate::web::{WebBench, html};
 
 /// The calls that a page shows: lines with the name of a tool, a blank and an object.
-fn examples(page: &str) -> Vec<(String, Value)> {
+pub(crate) fn examples(page: &str) -> Vec<(String, Value)> {
     let calls = page.lines().filter_map(|line| line.split_once(" {"));
     let calls = calls.filter(|(tool, _)| tool.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
     calls
