@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use toolbus_tools::registry::ToolEntry;
 
 use crate::category::Category;
@@ -71,7 +72,7 @@ pub struct RetrievedTool {
 }
 
 /// What the score of a tool is made of, each from 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FactorScores {
     /// How near it is to the query.
     pub similarity: f64,

@@ -320,15 +320,9 @@ pub(crate) fn percentile(weights: &[u64], weight: u64) -> f64 {
 }
 
 fn factors_json(score: &Score) -> serde_json::Value {
-    let FactorScores { similarity, popularity, user_history, performance, boost } = score.factors;
-    json!({
-        "similarity": similarity,
-        "popularity": popularity,
-        "user_history": user_history,
-        "performance": performance,
-        "boost": boost,
-        "score": score.reported(),
-    })
+    let mut json = json!(score.factors);
+    json["score"] = json!(score.reported());
+    json
 }
 
 /// Checks a request, and gives its query as it is searched for.

@@ -96,13 +96,7 @@ fn tool_as_json(tool: &RetrievedTool) -> Value {
     });
 
     if let Some(factors) = &tool.factors {
-        json["factors"] = json!({
-            "similarity": factors.similarity,
-            "popularity": factors.popularity,
-            "user_history": factors.user_history,
-            "performance": factors.performance,
-            "boost": factors.boost,
-        });
+        json["factors"] = json!(factors);
     }
     json
 }

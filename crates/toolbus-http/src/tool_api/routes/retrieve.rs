@@ -10,8 +10,8 @@ use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolbus_discovery::{
-    Category, FactorScores, LIMIT_DEFAULT, LIMIT_MAX, QUERY_CHARS_MAX, RetrieveError,
-    RetrieveFilter, RetrieveRequest, RetrievedTool,
+    Category, LIMIT_DEFAULT, LIMIT_MAX, QUERY_CHARS_MAX, RetrieveError, RetrieveFilter,
+    RetrieveRequest, RetrievedTool,
 };
 use toolbus_policy::parse_principal;
 use utoipa::{IntoParams, ToSchema};
@@ -272,17 +272,6 @@ pub(crate) fn refusal(error: RetrieveError) -> ApiError {
 
 fn tool_data(found: &RetrievedTool) -> RetrievedToolData {
     let tool = &found.entry.tool;
-    let factors = found.factors.map(|factors| {
-        let FactorScores { similarity, popularity, user_history, performance, boost } = factors;
-        json!({
-            "similarity": similarity,
-            "popularity": popularity,
-            "user_history": user_history,
-            "performance": performance,
-            "boost": boost,
-        })
-    });
-
     RetrievedToolData {
         name: tool.name.clone(),
         server: found.server.to_string(),
@@ -291,6 +280,6 @@ fn tool_data(found: &RetrievedTool) -> RetrievedToolData {
         category: found.category.as_str().to_owned(),
         tags: tool.tags.clone(),
         input_schema: tool.parameters.clone(),
-        factors,
+        factors: found.factors.map(|factors| json!(factors)),
     }
 }
