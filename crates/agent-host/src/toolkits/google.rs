@@ -29,6 +29,11 @@ fn open(settings: &Settings, toolkit_deps: &ToolkitDeps) -> Result<OfferedToolki
     for place in client_places(settings) {
         place.find(toolkit_deps.vault.is_some()).map_err(Off::NotConfigured)?;
     }
+    if toolkit_deps.vault.is_none() {
+        let what = format!("a login is kept in the vault: set vault.key_file, then run `{LOGIN}`");
+        return Err(Off::NotConfigured(what));
+    }
+
     let google = Google::new(&settings.google, deps(settings, toolkit_deps));
     let google = google.map_err(|error| Off::unusable(&error))?;
     Ok(OfferedToolkit::new(google::guide(), |registry| google::register(registry, google)))
