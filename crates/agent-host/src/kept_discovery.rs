@@ -101,6 +101,7 @@ impl FindTools for ToolFinder {
                 source: "agent".into(),
                 debug: true,
             };
+
             match self.0.retrieve(scope, &request).await {
                 Ok(found) => {
                     let fits =
