@@ -56,7 +56,8 @@ pub(crate) fn timestamp(unix_ms: i64) -> String {
 
 /// The server of a tool and the name that the tool has there: `github` and `create_issue` of
 /// `mcp:github/create_issue`.
-pub(crate) fn split_id(id: &ToolId) -> (&str, &str) {
+#[must_use]
+pub fn split_id(id: &ToolId) -> (&str, &str) {
     let (provider, name) = id.as_str().split_once('/').unwrap_or(("", id.as_str()));
     let prefix = toolbus_tools::id::SERVER_PROVIDER_PREFIX;
     (provider.strip_prefix(prefix).unwrap_or(provider), name)

@@ -35,7 +35,7 @@ pub use category::Category;
 pub use config::{Clock, DiscoveryConfig, DiscoveryLimits, KnownServer};
 pub use definition::DefinitionProblem;
 pub use discovery::{Discovery, DiscoveryDeps, DiscoveryState};
-pub use events::{ExecutionEvent, QueryEvent};
+pub use events::{ExecutionEvent, QueryEvent, split_id};
 pub use lifecycle::{Lifecycle, LifecycleFacts, UNUSED_INTERVAL};
 pub use listing::{
     DescribeError, LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX, ListRequest, Listed, ListedTool,

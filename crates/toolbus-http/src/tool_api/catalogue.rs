@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use toolbus_discovery::{
     Category, DescribeError, Discovery, ListRequest, Listed, ListedTool, RetrieveError,
-    RetrieveRequest, Retrieved,
+    RetrieveRequest, Retrieved, split_id,
 };
 use toolbus_policy::LivePolicy;
-use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_tools::policy::{Decision, Policy as _, PolicyRequest};
 use toolbus_tools::registry::{ToolEntry, ToolState};
 use toolbus_tools::{Registry, Scope};
@@ -90,10 +89,11 @@ impl Catalogue {
     }
 
     fn resolve(&self, tools: &[Arc<ToolEntry>], name: &str) -> Named {
-        let has_name =
-            |entry: &ToolEntry, name: &str| entry.tool.name == name || own_name(entry) == name;
-        if let Some((server, tool)) = name.rsplit_once('/') {
-            let of_server = tools.iter().filter(|entry| server_of(entry) == server);
+        let has_name = |entry: &ToolEntry, name: &str| {
+            entry.tool.name == name || split_id(&entry.id).1 == name
+        };
+        if let Some((server, tool)) = name.split_once('/') {
+            let of_server = tools.iter().filter(|entry| split_id(&entry.id).0 == server);
             let mut of_server = of_server.peekable();
             if of_server.peek().is_none() {
                 return Named::NoServer(server.to_owned());
@@ -117,7 +117,8 @@ impl Catalogue {
     pub(crate) fn servers(&self, scope: &Scope) -> Vec<ServerEntry> {
         let mut servers = BTreeMap::<String, (u64, bool)>::new();
         for entry in self.visible(scope) {
-            let (tools, is_connected) = servers.entry(server_of(&entry).to_owned()).or_default();
+            let server = split_id(&entry.id).0.to_owned();
+            let (tools, is_connected) = servers.entry(server).or_default();
             *tools += 1;
             *is_connected |= entry.state == ToolState::Available;
         }
@@ -140,20 +141,11 @@ impl Catalogue {
     }
 }
 
-/// Who provides a tool.
-pub(crate) fn server_of(entry: &ToolEntry) -> &str {
-    let id = entry.id.as_str();
-    let id = id.strip_prefix(SERVER_PROVIDER_PREFIX).unwrap_or(id);
-    id.rsplit_once('/').map_or(id, |(server, _)| server)
-}
-
-/// What its server calls it.
-fn own_name(entry: &ToolEntry) -> &str {
-    let id = entry.id.as_str();
-    id.rsplit_once('/').map_or(id, |(_, name)| name)
-}
-
 /// The name that no other tool has.
 fn whole_name(entry: &ToolEntry) -> String {
-    format!("{}/{}", server_of(entry), own_name(entry))
+    let (server, name) = split_id(&entry.id);
+    format!("{server}/{name}")
 }
+
+#[cfg(test)]
+mod tests;
