@@ -33,6 +33,7 @@ use crate::arguments::{Command, McpCommand, McpOptions, Serve};
 use crate::folder_trust;
 use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
+use crate::terminal_text;
 
 /// How long a command waits for what it started to end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -104,6 +105,20 @@ pub(crate) async fn run(
 fn misuse(what: impl Display) -> Exit {
     let _ = writeln!(std::io::stderr(), "error: {what}");
     Exit::MISUSE
+}
+
+/// Prints a text that may have words of others. Whoever closed our standard output wants no more.
+fn print(text: &str) {
+    let mut stdout = std::io::stdout();
+    let text = terminal_text::for_stream(text, &stdout);
+    let _ = write!(stdout, "{text}");
+    let _ = stdout.flush();
+}
+
+/// The same as a line of standard error.
+fn warn(text: &str) {
+    let text = terminal_text::for_stream(text, &std::io::stderr());
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The settings, without the `mcp.json` of a folder that is not trusted.

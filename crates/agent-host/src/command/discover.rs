@@ -10,8 +10,8 @@ use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::Scope;
 use toolbus_tools::registry::ToolState;
 
-use super::misuse;
 use super::one_shot::OneShot;
+use super::{misuse, warn};
 use crate::arguments::DiscoverOptions;
 use crate::settings::Settings;
 use crate::terminal_text;
@@ -30,12 +30,8 @@ pub(super) async fn run(
         Err(error) => return Ok(misuse(error)),
     };
     for problem in &problems {
-        let text = format!(
-            "warning: {} cannot be found: {} {}",
-            problem.tool, problem.field, problem.problem
-        );
-        let _ =
-            writeln!(std::io::stderr(), "{}", terminal_text::for_stream(&text, &std::io::stderr()));
+        let (tool, field, what) = (&problem.tool, problem.field, &problem.problem);
+        warn(&format!("warning: {tool} cannot be found: {field} {what}"));
     }
 
     let text = if options.json {

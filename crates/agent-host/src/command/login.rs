@@ -2,7 +2,6 @@
 //!
 //! No token is ever shown, and nothing is kept of a login that does not come to its end.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use tokio::io::BufReader;
@@ -14,10 +13,11 @@ use toolbus_toolkits::google::{
 };
 use toolbus_vault::{CredentialPlace, LazyVault, Vault, VaultError};
 
+use super::{print, warn};
 use crate::arguments::{GoogleProduct, LoginOptions, LoginService, LogoutOptions};
 use crate::settings::Settings;
+use crate::state;
 use crate::toolkits::{ToolkitDeps, google_deps};
-use crate::{state, terminal_text};
 
 /// Why nobody is logged in, or out.
 #[derive(Debug, thiserror::Error)]
@@ -214,17 +214,4 @@ async fn remove(
 
 fn place_of(product: Product) -> CredentialPlace {
     CredentialPlace::new(VAULT_PROVIDER, product.token_name())
-}
-
-/// Texts may have words of the service.
-fn print(text: &str) {
-    let mut stdout = std::io::stdout();
-    let text = terminal_text::for_stream(text, &stdout);
-    let _ = write!(stdout, "{text}");
-    let _ = stdout.flush();
-}
-
-fn warn(text: &str) {
-    let text = terminal_text::for_stream(text, &std::io::stderr());
-    let _ = writeln!(std::io::stderr(), "{text}");
 }

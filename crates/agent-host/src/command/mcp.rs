@@ -3,18 +3,16 @@
 mod entry;
 mod sync;
 
-use std::io::Write as _;
-
 use serde_json::{Map, Value, json};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::{ServerFile, ServerFileError, ServerName};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_vault::VaultError;
 
+use super::{print, warn};
 use crate::arguments::{McpAdd, McpCommand};
 use crate::secret_input::SecretInputError;
 use crate::settings::Settings;
-use crate::terminal_text;
 
 /// Why nothing is shown or changed.
 #[derive(Debug, thiserror::Error)]
@@ -49,15 +47,12 @@ pub(super) async fn run(
     match done {
         Ok(text) => {
             // Names and arguments are the file's words.
-            let text = terminal_text::for_stream(&text, &std::io::stdout());
-            let _ = write!(std::io::stdout(), "{text}");
+            print(&text);
             Ok(Exit::SUCCESS)
         }
         Err(Failure::CutOff) => Ok(Exit::FAILURE),
         Err(failure) => {
-            let text = toolbus_config::on_one_line(&failure);
-            let text = terminal_text::for_stream(&text, &std::io::stderr());
-            let _ = writeln!(std::io::stderr(), "error: {text}");
+            warn(&format!("error: {}", toolbus_config::on_one_line(&failure)));
             Ok(failure.exit())
         }
     }

@@ -12,10 +12,11 @@ use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_vault::{CredentialPlace, KeySource, LazyVault, StoredCredential, VaultError};
 use toolbus_wire::clock::unix_now;
 
+use super::{print, warn};
 use crate::arguments::{ChangeKey, CredentialName, Vault, VaultCommand};
 use crate::secret_input::{self, SecretInputError};
 use crate::settings::Settings;
-use crate::{state, terminal_text};
+use crate::state;
 
 /// Why nothing is shown or changed.
 #[derive(Debug, thiserror::Error)]
@@ -61,16 +62,13 @@ pub(super) async fn run(
     store.close().await;
     match done {
         Ok(text) => {
-            // Names may be anybody's words. Whoever closed our standard output wants no more.
-            let text = terminal_text::for_stream(&text, &std::io::stdout());
-            let _ = write!(std::io::stdout(), "{text}");
+            // Names may be anybody's words.
+            print(&text);
             Ok(Exit::SUCCESS)
         }
         Err(Failure::CutOff) => Ok(Exit::FAILURE),
         Err(failure) => {
-            let text = failure.to_string();
-            let text = terminal_text::for_stream(&text, &std::io::stderr());
-            let _ = writeln!(std::io::stderr(), "error: {text}");
+            warn(&format!("error: {failure}"));
             Ok(failure.exit())
         }
     }

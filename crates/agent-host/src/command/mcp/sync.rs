@@ -1,7 +1,6 @@
 //! `mcp sync`: what becomes of the servers of the list.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use serde_json::{Value, json};
 use toolbus_mcp::ServerFile;
@@ -9,8 +8,8 @@ use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::message::mcp::McpServerSummary;
 
 use super::super::one_shot::OneShot;
+use super::super::{print, warn};
 use crate::settings::Settings;
-use crate::terminal_text;
 
 /// What became of a server.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub(super) async fn run(
     let servers = match file.servers() {
         Ok(servers) => servers,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", toolbus_config::on_one_line(&error));
+            warn(&format!("error: {}", toolbus_config::on_one_line(&error)));
             return Ok(Exit::FAILURE);
         }
     };
@@ -46,8 +45,7 @@ pub(super) async fn run(
     one_shot.stop().await;
 
     let text = if as_json { as_lines_of_json(&synced) } else { as_text(&synced) };
-    let text = terminal_text::for_stream(&text, &std::io::stdout());
-    let _ = write!(std::io::stdout(), "{text}");
+    print(&text);
     let works =
         |(_, synced): &(&str, Synced)| matches!(synced, Synced::Connected(_) | Synced::Disabled);
     Ok(if synced.iter().all(works) { Exit::SUCCESS } else { Exit::FAILURE })
