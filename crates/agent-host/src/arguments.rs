@@ -586,9 +586,12 @@ pub struct Invoke {
     #[arg(value_name = "NAME")]
     pub tool: String,
 
-    /// Arguments of the tool as JSON, or - to read them from standard input
-    #[arg(value_name = "JSON")]
-    pub arguments: Option<String>,
+    /// Arguments of the tool: as NAME=VALUE, once for each; or all of them as JSON; or - to read
+    /// that from standard input
+    ///
+    /// A VALUE is text where the tool takes text, and otherwise JSON where it is such.
+    #[arg(value_name = "ARGUMENTS")]
+    pub arguments: Vec<String>,
 
     /// How long to wait, such as 30s or 2m; the tool's own time when not given
     #[arg(long, value_name = "TIME", value_parser = parse_time)]

@@ -5,6 +5,7 @@ mod approvals;
 mod artifacts;
 mod ask;
 mod audit;
+mod call_arguments;
 mod chat;
 mod demo;
 mod discover;

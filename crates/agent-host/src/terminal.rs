@@ -35,10 +35,18 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Begins to show the progress of a call.
     pub(crate) fn start(tool: &str) -> Self {
+        let types = std::io::stderr().is_terminal() && std::io::stdin().is_terminal();
+        Self::show(tool, types.then(Person::new))
+    }
+
+    /// Begins to show the progress of something that asks nobody.
+    pub(crate) fn start_line(label: &str) -> Self {
+        Self::show(label, None)
+    }
+
+    fn show(tool: &str, person: Option<Person>) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let status_text = std::io::stderr().is_terminal().then(Arc::<Mutex<String>>::default);
-        let types = status_text.is_some() && std::io::stdin().is_terminal();
-        let person = types.then(Person::new);
         let status_line = Arc::<StatusLine>::default();
         if let Some(status_text) = &status_text {
             let line = ProgressLine {
@@ -64,6 +72,13 @@ impl Terminal {
                     }
                 })
             }
+        }
+    }
+
+    /// Shows this text in the line.
+    pub(crate) fn set_status(&self, text: String) {
+        if let Some(status_text) = &self.status_text {
+            *status_text.lock() = text;
         }
     }
 

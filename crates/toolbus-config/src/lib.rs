@@ -35,7 +35,7 @@ pub use error_chain::on_one_line;
 pub use file::SettingsFile;
 pub use key_reference::KeyReference;
 pub use load::load;
-pub use mistake::{Errors, Mistake, Mistakes};
+pub use mistake::{Errors, Mistake, Mistakes, nearest_name};
 pub use origin::Origin;
 pub use reference::reference;
 pub use secret_file::read_secret_file;

@@ -15,6 +15,8 @@ use super::values::FORMATS;
 
 /// Longest value that is shown in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 60;
+/// Longest name that is compared with others, in bytes.
+const NAME_BYTES_MAX: usize = 128;
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,14 +173,19 @@ impl Explainer<'_> {
     }
 }
 
-/// The known name that is nearest to `name`, when one is near enough to have been meant.
-pub(super) fn nearest_name<'a>(
-    name: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+/// The known name that is nearest to `name` in any case, when one is near enough to have been
+/// meant. Nothing is near to a name of more than 128 bytes.
+pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let name = name.to_lowercase();
+    let similarity =
+        |candidate: &str| strsim::normalized_damerau_levenshtein(&name, &candidate.to_lowercase());
     known
         .into_iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
+        .filter(|candidate| candidate.len() <= NAME_BYTES_MAX)
+        .map(|candidate| (similarity(candidate), candidate))
         .filter(|(similarity, _)| *similarity > 0.65)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, candidate)| candidate)

@@ -71,6 +71,10 @@ impl McpDirectory {
     ) -> Result<Self, SubscribeError> {
         let agent = requester.agent().clone();
         let index = Arc::new(Index::default());
+        let names = tools::names();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        registry
+            .expect(&names, format!("no mcp-bridge serves agent '{agent}' just now: start one"));
         let resubscribed = Arc::new(Notify::new());
 
         let listener = Listener {

@@ -40,6 +40,13 @@ pub(crate) fn guide() -> Guide {
     }
 }
 
+/// The names of the five tools.
+pub(crate) fn names() -> Vec<String> {
+    let tools =
+        [list_services(), service_details(), invoke_tool(), register_server(), unregister_server()];
+    tools.map(|tool| tool.name).into()
+}
+
 /// The five tools.
 pub(crate) fn offers(index: &Arc<Index>, requester: &Requester) -> Vec<Offer> {
     let listed = Arc::clone(index);

@@ -40,6 +40,8 @@ pub(crate) use connector::ServerConnector;
 
 /// How often it is looked whether calls still run that are waited for.
 const IDLE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Why a server is unavailable that is being connected for the first time.
+const CONNECTING: &str = "it is being connected";
 
 /// Who added a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,15 +243,26 @@ impl Server {
         self.stop.cancel();
     }
 
-    /// The summary for agents, once the server has listed its tools or could not be reached.
+    /// Since when it is being connected for the first time, if it is and agents know of it.
+    pub(crate) fn connecting_since(&self) -> Option<Instant> {
+        let is_owned = self.is_announced() && self.ownership.is_owned();
+        self.connector.connecting_since().filter(|_| is_owned)
+    }
+
+    /// The summary for agents; `None` of a server that they are not to know yet.
     pub(crate) fn summary(&self) -> Option<McpServerSummary> {
         let unavailable = self.connector.unavailable_reason().map(|reason| reason.to_string());
         let Some(listing) = self.catalogue.latest() else {
-            let reason = unavailable?;
+            let summary = match &unavailable {
+                Some(reason) => format!("Not available: {reason}."),
+                None => "Not available yet: it is being connected.".to_owned(),
+            };
+            let connecting = unavailable.is_none().then(|| self.connecting_since()).flatten();
             return Some(McpServerSummary {
                 server_name: self.name(),
-                summary: Some(format!("Not available: {reason}.")),
-                unavailable: Some(reason),
+                summary: Some(summary),
+                connecting: connecting.is_some(),
+                unavailable: Some(unavailable.or(connecting.map(|_| CONNECTING.to_owned()))?),
                 ..McpServerSummary::default()
             });
         };

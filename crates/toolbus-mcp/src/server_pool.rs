@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::clock::unix_now;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
 
-use crate::call::{Call, CallError, Naming};
+use crate::call::{Call, CallError, Naming, name_list};
 use crate::call_result::CallResult;
 use crate::claims::Claims;
 use crate::config::{Entry, ToolChanges};
@@ -323,6 +324,30 @@ impl ServerPool {
     #[must_use]
     pub fn details(&self, name: &str) -> Option<McpGetServiceDetailsResponse> {
         self.0.roster.find(name)?.details()
+    }
+
+    /// All about one server, by its name in any case; one that is being connected for the first time
+    /// is waited for, up to `limit`.
+    ///
+    /// # Errors
+    /// What there is to say after `Server 'x' is not connected`.
+    pub(crate) async fn details_once_connected(
+        &self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<McpGetServiceDetailsResponse, String> {
+        let Some(server) = self.0.roster.find(name) else {
+            return Err(name_list("Servers", &self.shared_router().nearest_servers(name)));
+        };
+        if server.connecting_since().is_some() {
+            // Time is up: the server is still being connected, which is said below.
+            let _ = timeout(limit, server.wait_first_attempt()).await;
+        }
+
+        server.details().ok_or_else(|| {
+            let why = server.summary().and_then(|summary| summary.unavailable);
+            why.map_or_else(String::new, |why| format!(": {why}"))
+        })
     }
 
     /// How long a call may take when its caller does not say.

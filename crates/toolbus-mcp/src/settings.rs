@@ -103,6 +103,10 @@ pub struct McpSettings {
     /// [`PoolConfig::elects_owners`]. Not a setting.
     #[serde(skip)]
     pub elects_owners: bool,
+    /// Whether whoever starts the servers tells of mistakes in their list ([`McpSettings::list`]),
+    /// which are otherwise logged. Not a setting.
+    #[serde(skip)]
+    pub caller_tells_mistakes: bool,
 }
 
 impl Default for McpSettings {
@@ -128,6 +132,7 @@ impl Default for McpSettings {
             supervisor: None,
             credentials: None,
             elects_owners: false,
+            caller_tells_mistakes: false,
         }
     }
 }
@@ -170,14 +175,14 @@ impl McpSettings {
     /// When the file is named and not there, or is not JSON.
     pub fn start_servers(&self) -> Result<ServerPool, Error> {
         let path = self.list_file().to_owned();
-        let leaves_file_out = self.without_default_file && self.config.is_none();
-        let (text, config) =
-            if leaves_file_out { (None, Config::default()) } else { self.read_list(&path)? };
-        for mistake in &config.mistakes {
-            tracing::error!(%mistake, "mistake in the list of MCP servers");
-        }
-        for warning in &config.warnings {
-            tracing::warn!(%warning, "ignored in the list of MCP servers");
+        let (text, config) = self.read_trusted_list(&path)?;
+        if !self.caller_tells_mistakes {
+            for mistake in &config.mistakes {
+                tracing::error!(%mistake, "mistake in the list of MCP servers");
+            }
+            for warning in &config.warnings {
+                tracing::warn!(%warning, "ignored in the list of MCP servers");
+            }
         }
 
         let registrations = self.registrations.clone();
@@ -204,7 +209,7 @@ impl McpSettings {
         options.private_registration = rules.private_addresses;
 
         let set = ServerPool::start(config.servers.clone(), options)?;
-        if leaves_file_out {
+        if self.leaves_file_out() {
             return Ok(set);
         }
 
@@ -293,6 +298,14 @@ impl McpSettings {
         }
     }
 
+    /// What the list says, with everything that is wrong with it.
+    ///
+    /// # Errors
+    /// When the file is named and not there, or is not JSON.
+    pub fn list(&self) -> Result<Config, Error> {
+        self.read_trusted_list(self.list_file()).map(|(_, config)| config)
+    }
+
     /// The entry of one server. What is wrong with it is logged.
     ///
     /// # Errors
@@ -315,6 +328,16 @@ impl McpSettings {
             let data = user_folder("XDG_DATA_HOME", ".local/share")?;
             Some(data.join("toolbus").join("tokens"))
         })
+    }
+
+    /// As [`McpSettings::read_list`], without a file whose folder is not trusted.
+    fn read_trusted_list(&self, path: &Path) -> Result<(Option<String>, Config), Error> {
+        if self.leaves_file_out() { Ok((None, Config::default())) } else { self.read_list(path) }
+    }
+
+    /// Whether the file is not read, because its folder is not trusted.
+    fn leaves_file_out(&self) -> bool {
+        self.without_default_file && self.config.is_none()
     }
 
     /// The text of the file, if it is there, and what it says.

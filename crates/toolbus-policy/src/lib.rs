@@ -44,13 +44,3 @@ pub use session_owner::SessionOwner;
 pub use settings::{
     BudgetSettings, CountedBy, Effect, LimitSettings, Period, PolicySettings, RuleSettings,
 };
-
-/// The known name that was probably meant by another one.
-fn suggest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let similarity = |name: &str| {
-        strsim::normalized_damerau_levenshtein(&written.to_lowercase(), &name.to_lowercase())
-    };
-    let scored = known.into_iter().map(|name| (similarity(name), name));
-    let near = scored.filter(|(similarity, _)| *similarity > 0.65);
-    near.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name)
-}

@@ -206,11 +206,12 @@ fn split_proof(text: &str) -> Result<(&str, &str), PrincipalError> {
         return Ok((proof, rest));
     }
 
-    let hint = crate::suggest(written, Proof::NAMES).map_or_else(String::new, |proof| {
-        let rest = text.split_once(':').map_or("*", |(_, rest)| rest);
-        let rest = if rest.is_empty() { "*" } else { rest };
-        format!(", such as `{proof}:{rest}`")
-    });
+    let hint =
+        toolbus_config::nearest_name(written, Proof::NAMES).map_or_else(String::new, |proof| {
+            let rest = text.split_once(':').map_or("*", |(_, rest)| rest);
+            let rest = if rest.is_empty() { "*" } else { rest };
+            format!(", such as `{proof}:{rest}`")
+        });
     Err(PrincipalError::NoProof { hint })
 }
 

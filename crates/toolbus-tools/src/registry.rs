@@ -288,6 +288,17 @@ impl Registry {
         })
     }
 
+    /// Says why tools of these names are not there until somebody offers them: calls of them are
+    /// unroutable then, for this reason.
+    pub fn expect(&self, names: &[&str], why: impl Into<Arc<str>>) {
+        let why = why.into();
+        let changed = self.change(|snapshot| -> Result<bool, std::convert::Infallible> {
+            snapshot.expect(names, &why);
+            Ok(false)
+        });
+        let Ok(()) = changed;
+    }
+
     /// The tools as they are now.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {

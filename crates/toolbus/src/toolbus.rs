@@ -200,6 +200,13 @@ impl Toolbus {
         self.inner.agent.wait_for_tool(name, limit).await
     }
 
+    /// Whether an MCP server of this name, in any case, is run in this process.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub fn runs_server(&self, name: &str) -> bool {
+        self.inner.servers.as_ref().is_some_and(|servers| servers.find(name).is_some())
+    }
+
     /// Waits up to `limit` until each MCP server of this process has been connected to or could not
     /// be, and the agent knows which of it. Answers whether that is so; it is where there are none.
     #[cfg(feature = "mcp")]

@@ -10,7 +10,7 @@ use toolbus_tools::Scope;
 use toolbus_tools::id::SessionId;
 use toolbus_wire::envelope::new_id;
 
-use super::one_shot::OneShot;
+use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
 use super::{LEAVE_TIMEOUT, misuse};
 use crate::agent;
 use crate::arguments::Ask;
@@ -35,7 +35,7 @@ pub(super) async fn run(
         Err(what) => return Ok(misuse(what)),
     };
 
-    let one_shot = OneShot::start(settings, context).await?;
+    let one_shot = OneShot::start(settings, context, NeededServers::None).await?;
     let agent = match agent::open(settings, one_shot.fleet(), options.model.as_deref()) {
         Ok(agent) => agent,
         Err(error) => {
@@ -45,7 +45,7 @@ pub(super) async fn run(
     };
     let background = one_shot.start_background(&agent).await?;
     // Its tools are those that there are now, and servers take a moment.
-    one_shot.wait_for_servers().await;
+    one_shot.wait_for_servers(NeededServers::All, CONNECT_TIMEOUT).await;
 
     let session = options.session.clone().unwrap_or_else(new_session);
     let scope = Scope { cancelled: stop.clone(), ..one_shot.turn_scope(&agent, &session) };

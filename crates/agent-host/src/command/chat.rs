@@ -14,7 +14,7 @@ use toolbus_tools::Scope;
 use toolbus_tools::id::SessionId;
 
 use super::ask::new_session;
-use super::one_shot::OneShot;
+use super::one_shot::{ANNOUNCEMENT_TIMEOUT, NeededServers, OneShot};
 use super::{LEAVE_TIMEOUT, misuse};
 use crate::agent;
 use crate::arguments::{Chat, parse_session};
@@ -46,7 +46,7 @@ pub(super) async fn run(
 ) -> Result<Exit, BoxError> {
     // Heard from here on: without this the first one would end the process.
     let interrupts = signal(SignalKind::interrupt())?;
-    let one_shot = OneShot::start(settings, context).await?;
+    let one_shot = OneShot::start(settings, context, NeededServers::None).await?;
     let agent = match agent::open(settings, one_shot.fleet(), options.model.as_deref()) {
         Ok(agent) => agent,
         Err(error) => {
@@ -88,7 +88,8 @@ impl Conversation<'_> {
     async fn talk(&mut self) -> Result<(), BoxError> {
         let mut editor = Editor::open()?;
         self.greet();
-        self.one_shot.wait_for_servers().await;
+        // The others come while one talks.
+        self.one_shot.wait_for_servers(NeededServers::All, ANNOUNCEMENT_TIMEOUT).await;
         self.turn(None).await;
         loop {
             let (returned, line) = editor.read().await?;

@@ -18,7 +18,7 @@ use toolbus_tools::scope::Principal;
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
-use super::one_shot::OneShot;
+use super::one_shot::{NeededServers, OneShot};
 use crate::settings::Settings;
 use crate::terminal_text;
 
@@ -42,7 +42,7 @@ pub(super) async fn run(mut settings: Settings, context: &Context) -> Result<Exi
     settings.bus.url = None;
     let folder = demo_server(&mut settings)?;
     ask_for_letters(&mut settings, &folder);
-    let one_shot = OneShot::start(&settings, context).await?;
+    let one_shot = OneShot::start(&settings, context, NeededServers::None).await?;
     let stage = Stage { one_shot: &one_shot, stop: context.shutdown.requested().clone() };
     let went_well = run_steps(&stage).await;
     one_shot.stop().await;

@@ -10,7 +10,7 @@ use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::Scope;
 use toolbus_tools::registry::ToolState;
 
-use super::one_shot::OneShot;
+use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
 use super::{misuse, warn};
 use crate::arguments::DiscoverOptions;
 use crate::settings::Settings;
@@ -21,9 +21,11 @@ pub(super) async fn run(
     settings: &Settings,
     context: &Context,
 ) -> Result<Exit, BoxError> {
-    let (one_shot, discovery) = OneShot::start_discovering(settings, context).await?;
+    let (one_shot, discovery) =
+        OneShot::start_discovering(settings, context, NeededServers::All, CONNECT_TIMEOUT).await?;
     let tools = list_all(&discovery, &one_shot.scope(), &options);
     let problems = discovery.problems(&one_shot.scope());
+    let exit = one_shot.exit(Exit::SUCCESS);
     one_shot.stop().await;
     let tools = match tools {
         Ok(tools) => tools,
@@ -42,7 +44,7 @@ pub(super) async fn run(
         terminal_text::for_stream(&as_text(&tools), &std::io::stdout()).into_owned()
     };
     let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(Exit::SUCCESS)
+    Ok(exit)
 }
 
 fn list_all(

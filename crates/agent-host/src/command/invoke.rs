@@ -1,20 +1,20 @@
 //! `invoke`: runs one tool.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use toolbus_config::nearest_name;
 use toolbus_discovery::DescribeError;
 use toolbus_runtime::service::{BoxError, Context, Exit};
-use toolbus_tools::call::{
-    ARGUMENTS_BYTES_MAX, Arguments, Call, CallError, CallTime, Outcome, Output,
-};
+use toolbus_tools::call::{Arguments, Call, CallError, CallTime, Outcome, Output};
 use toolbus_tools::id::{CallId, ToolName};
+use toolbus_tools::registry::ToolEntry;
 use toolbus_wire::ErrorCode;
 use toolbus_wire::json::RawJson;
 
-use super::misuse;
-use super::one_shot::{self, OneShot};
-use super::save;
+use super::call_arguments::CallArguments;
+use super::one_shot::{self, CONNECT_TIMEOUT, NeededServers, OneShot};
+use super::{misuse, save, warn};
 use crate::arguments::Invoke;
 use crate::settings::Settings;
 use crate::terminal::Terminal;
@@ -29,13 +29,21 @@ pub(super) async fn run(
         Ok(asked) => asked,
         Err(exit) => return Ok(exit),
     };
-    let one_shot = match OneShot::start(settings, context).await {
+    let server = asked.arguments.text_of("server_name");
+    let needed = NeededServers::of_tool(&options.tool, server.as_deref());
+    let one_shot = match OneShot::start(settings, context, needed).await {
         Ok(one_shot) => one_shot,
         Err(error) => return unstarted(error, &options),
     };
 
-    one_shot.wait_for(&options.tool, &asked.arguments).await;
-    let exit = call(&one_shot, &options, asked, context).await;
+    // There is no server to call; a list has the others.
+    if one_shot.has_mistakes() && matches!(needed, NeededServers::One(_)) {
+        one_shot.stop().await;
+        return Ok(Exit::MISUSE);
+    }
+
+    one_shot.wait_for(&options.tool, needed).await;
+    let exit = one_shot.exit(call(&one_shot, &options, asked, context).await);
     one_shot.stop().await;
     Ok(exit)
 }
@@ -50,10 +58,18 @@ pub(super) async fn run_found(
         Ok(asked) => asked,
         Err(exit) => return Ok(exit),
     };
-    let (one_shot, discovery) = match OneShot::start_discovering(settings, context).await {
+    let server = options.tool.split_once('/').map(|(server, _)| server);
+    let needed = server.map_or(NeededServers::None, NeededServers::One);
+    let started = OneShot::start_discovering(settings, context, needed, CONNECT_TIMEOUT).await;
+    let (one_shot, discovery) = match started {
         Ok(started) => started,
         Err(error) => return unstarted(error, &options),
     };
+
+    if one_shot.has_mistakes() {
+        one_shot.stop().await;
+        return Ok(Exit::MISUSE);
+    }
 
     let exit = match discovery.describe(&one_shot.scope(), &options.tool) {
         Ok(found) => {
@@ -71,13 +87,13 @@ pub(super) async fn run_found(
 /// What is to be called.
 struct Asked {
     tool: ToolName,
-    arguments: Value,
+    arguments: CallArguments,
 }
 
 /// Reads what is to be called, or says how the command ends without.
 async fn read(options: &Invoke, context: &Context) -> Result<Asked, Exit> {
     let stop = context.shutdown.requested();
-    let read = stop.run_until_cancelled(read_arguments(options.arguments.clone())).await;
+    let read = stop.run_until_cancelled(CallArguments::read(&options.arguments)).await;
     // The signal says how this ends.
     let arguments = read.ok_or(Exit::FAILURE)?.map_err(misuse)?;
     let tool = ToolName::parse(&options.tool).map_err(misuse)?;
@@ -95,11 +111,16 @@ fn unstarted(error: one_shot::Error, options: &Invoke) -> Result<Exit, BoxError>
 /// Makes the call and prints its outcome.
 async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Context) -> Exit {
     let Asked { tool, arguments } = asked;
+    let entry = one_shot.toolbus().invoker().registry().find(tool.as_str());
+    if let Some(entry) = &entry {
+        warn_of_unknown(entry, &arguments);
+    }
+    let text = arguments.to_json(entry.as_ref().map(|entry| &entry.tool.parameters));
     let id = CallId::random();
     let terminal = Terminal::start(&options.tool);
     let time = options.timeout.map_or_else(CallTime::default, CallTime::within);
     let scope = one_shot.scope();
-    let call = Call::new(&scope, id.clone(), tool, Arguments::Value(arguments))
+    let call = Call::new(&scope, id.clone(), tool, Arguments::Text(Some(text)))
         .with_time(time)
         .with_cancelled(context.shutdown.requested().clone())
         .with_progress(terminal.progress())
@@ -110,33 +131,22 @@ async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Cont
     print_outcome(&id, options, outcome)
 }
 
-/// The arguments: none, JSON text, or what standard input holds.
-async fn read_arguments(text: Option<String>) -> Result<Value, String> {
-    let text = match text.as_deref() {
-        None => return Ok(json!({})),
-        // On a thread of its own, which is left alone when a signal comes first.
-        Some("-") => tokio::task::spawn_blocking(from_stdin)
-            .await
-            .map_err(|error| format!("standard input cannot be read: {error}"))??,
-        Some(text) => text.to_owned(),
-    };
-    serde_json::from_str(&text).map_err(|error| format!("the arguments are not JSON: {error}"))
-}
-
-fn from_stdin() -> Result<String, String> {
-    let mut text = String::new();
-    // One byte more than is allowed tells that there is more.
-    let limit = ARGUMENTS_BYTES_MAX as u64 + 1;
-    std::io::stdin()
-        .take(limit)
-        .read_to_string(&mut text)
-        .map_err(|error| format!("standard input cannot be read: {error}"))?;
-
-    if text.len() > ARGUMENTS_BYTES_MAX {
-        return Err(format!("the arguments are over the limit of {ARGUMENTS_BYTES_MAX} bytes"));
+/// Warns of arguments that the tool does not say it takes, and may ignore.
+fn warn_of_unknown(entry: &ToolEntry, arguments: &CallArguments) {
+    let schema = &entry.tool.parameters;
+    let is_open = ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
+    let Some(declared) = schema["properties"].as_object() else { return };
+    if is_open.iter().any(|keyword| schema.get(keyword).is_some()) {
+        return;
     }
 
-    Ok(text)
+    let names = arguments.names();
+    for name in names.iter().filter(|name| !declared.contains_key(*name)) {
+        let absent = declared.keys().filter(|declared| !names.contains(declared));
+        let meant = nearest_name(name, absent.map(String::as_str));
+        let hint = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
+        warn(&format!("warning: {} has no argument '{name}'{hint}", entry.tool.name));
+    }
 }
 
 /// Prints an outcome: content on standard output, failures on standard error.
@@ -151,7 +161,11 @@ fn print_outcome(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
     };
 
     let Output { content, blocks, structured, .. } = output;
-    let mut exit = if error.is_none() { Exit::SUCCESS } else { Exit::FAILURE };
+    let mut exit = match &error {
+        None => Exit::SUCCESS,
+        Some(error) if error.code == ErrorCode::InvalidArguments => Exit::MISUSE,
+        Some(_) => Exit::FAILURE,
+    };
     let parts = save::file_parts(&blocks);
 
     if options.json {

@@ -3,12 +3,14 @@
 use tokio::io::{BufReader, stdin, stdout};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
-use super::one_shot::OneShot;
+use super::one_shot::{ANNOUNCEMENT_TIMEOUT, NeededServers, OneShot};
 use crate::search_gateway::SearchGateway;
 use crate::settings::Settings;
 
 pub(super) async fn run(settings: &Settings, context: &Context) -> Result<Exit, BoxError> {
-    let (one_shot, discovery) = OneShot::start_discovering(settings, context).await?;
+    let (one_shot, discovery) =
+        OneShot::start_discovering(settings, context, NeededServers::None, ANNOUNCEMENT_TIMEOUT)
+            .await?;
     let gateway = SearchGateway {
         discovery,
         invoker: one_shot.toolbus().invoker().clone(),

@@ -2,34 +2,43 @@
 //! for what is announced only now.
 //!
 //! Bridges announce server by server and never say that they have announced all. So whoever needs
-//! to know waits for the one thing that it needs, and never longer than [`ANNOUNCEMENT_TIMEOUT`].
+//! to know waits for the one thing that it needs, and never longer than [`ANNOUNCEMENT_TIMEOUT`];
+//! for servers that are being connected, as long as they may take.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use toolbus::{InstanceId, Toolbus};
 use toolbus_agent::Agent;
 use toolbus_approvals::ApprovalStore;
 use toolbus_discovery::Discovery;
+use toolbus_mcp::config::Config;
 use toolbus_policy::LivePolicy;
 use toolbus_rabbitmq::Start;
-use toolbus_runtime::service::Context;
+use toolbus_runtime::service::{Context, Exit};
 use toolbus_tools::call::CallError;
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::ErrorCode;
+use toolbus_wire::message::mcp::McpServerSummary;
 
-use super::LEAVE_TIMEOUT;
+use super::{LEAVE_TIMEOUT, warn};
 use crate::background::Background;
 use crate::fleet::{self, Fleet, Membership};
 use crate::other_agents;
 use crate::settings::Settings;
+use crate::terminal::Terminal;
 
 /// How long to wait for tools and servers that have yet to be announced.
 pub(super) const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// This much silence of the bridges is taken as the end of what they have to say.
 const ANNOUNCEMENT_GRACE: Duration = Duration::from_millis(300);
+/// How long to wait for servers that are being connected: longer than programs have that may have
+/// to be downloaded first. Entries of `mcp.json` may grant more.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(200);
+/// How often it is shown which servers are waited for.
+const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 /// How long to try to reach the broker.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -38,6 +47,41 @@ pub(super) struct OneShot {
     fleet: Fleet,
     /// Whether there is a bridge that announces servers.
     bridged: bool,
+    /// Whether the entries of servers that are needed have mistakes.
+    has_mistakes: bool,
+    stop: CancellationToken,
+}
+
+/// Which MCP servers a command needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NeededServers<'a> {
+    /// None of them.
+    None,
+    /// This one, in any case.
+    One(&'a str),
+    /// As many as there are.
+    All,
+}
+
+impl<'a> NeededServers<'a> {
+    /// Those that a call of this tool needs, which names a server or none.
+    pub(super) fn of_tool(tool: &'a str, server: Option<&'a str>) -> Self {
+        match (tool, server) {
+            ("mcp_register_server" | "mcp_unregister_server", _) => Self::None,
+            ("mcp_list_services" | "search_known_services" | "tool_search", _) => Self::All,
+            (tool, server) if tool.starts_with("mcp_") => server.map_or(Self::All, Self::One),
+            // A tool of a server under a name of its own.
+            (tool, _) => tool.split_once("__").map_or(Self::None, |(server, _)| Self::One(server)),
+        }
+    }
+
+    fn includes(self, server: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(name) => name.eq_ignore_ascii_case(server),
+            Self::All => true,
+        }
+    }
 }
 
 /// Why there is nothing to run a command on.
@@ -69,15 +113,38 @@ impl Error {
 }
 
 impl OneShot {
-    pub(super) async fn start(settings: &Settings, context: &Context) -> Result<Self, Error> {
+    /// Starts a fleet for a command that needs these servers, and tells what is wrong with the list
+    /// of those that run in this process.
+    pub(super) async fn start(
+        settings: &Settings,
+        context: &Context,
+        needed: NeededServers<'_>,
+    ) -> Result<Self, Error> {
         let membership = Membership {
             start: Start::Within(JOIN_TIMEOUT),
             instance: InstanceId::random(),
             concurrency: None,
         };
-        let fleet = Fleet::start(settings, context, membership).await?;
+        let mut settings = settings.clone();
+        settings.mcp.caller_tells_mistakes = true;
+        let fleet = Fleet::start(&settings, context, membership).await?;
         let bridged = fleet.toolbus().has_bridge().map_err(Error::Refresh)?;
-        Ok(Self { fleet, bridged })
+
+        // A file that cannot be read has failed the start.
+        let list = fleet.is_embedded().then(|| settings.mcp.list().ok()).flatten();
+        let has_mistakes = tell_mistakes(&list.unwrap_or_default(), needed);
+        let stop = context.shutdown.requested().clone();
+        Ok(Self { fleet, bridged, has_mistakes, stop })
+    }
+
+    /// Whether servers that the command needs are missing, because their entries have mistakes.
+    pub(super) fn has_mistakes(&self) -> bool {
+        self.has_mistakes
+    }
+
+    /// How a command ends that has done what it could.
+    pub(super) fn exit(&self, exit: Exit) -> Exit {
+        if self.has_mistakes { Exit::MISUSE } else { exit }
     }
 
     pub(super) fn fleet(&self) -> &Fleet {
@@ -122,57 +189,103 @@ impl OneShot {
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.
-    pub(super) async fn wait_for(&self, tool: &str, arguments: &Value) {
-        match (tool, arguments["server_name"].as_str()) {
-            ("mcp_list_services", _) => self.wait_for_servers().await,
-            ("mcp_get_service_details", Some(server)) => self.wait_for_server(server).await,
-            ("list_tool_guides" | "get_tool_guide" | "tool_search", _) => {
-                self.wait_for_announcement().await;
-            }
+    pub(super) async fn wait_for(&self, tool: &str, needed: NeededServers<'_>) {
+        match (tool, needed) {
+            ("list_tool_guides" | "get_tool_guide", _) => self.wait_for_announcement().await,
             ("mcp_get_prompt" | "mcp_list_resources" | "mcp_read_resource", _) => {
+                self.wait_for_servers(needed, CONNECT_TIMEOUT).await;
                 self.wait_for_offer(tool).await;
             }
-            // The bridge itself waits for the server of a call.
-            _ => self.wait_for_tool(tool).await,
+            (_, NeededServers::None) => self.wait_for_tool(tool).await,
+            _ => {
+                self.wait_for_servers(needed, CONNECT_TIMEOUT).await;
+                self.wait_for_tool(tool).await;
+            }
         }
     }
 
-    /// Waits until the bridges have announced their servers.
-    pub(super) async fn wait_for_servers(&self) {
+    /// Waits until the bridges have announced their servers, and up to `limit` until those that are
+    /// needed are not being connected any more. At a terminal it shows which are waited for.
+    pub(super) async fn wait_for_servers(&self, needed: NeededServers<'_>, limit: Duration) {
         if !self.bridged {
             return;
         }
-        if self.fleet.is_embedded() {
-            // Time is up for servers that are slow; they are announced when they come.
-            self.toolbus().wait_for_servers(ANNOUNCEMENT_TIMEOUT).await;
+        // Time may be up for servers that are slow; they are announced when they come.
+        let waiting = tokio::time::timeout(limit, async {
+            let directory = self.toolbus().directory();
+            match needed {
+                NeededServers::One(name) => self.wait_for_first_word_of(name).await,
+                _ if self.fleet.is_embedded() => {
+                    self.toolbus().wait_for_servers(limit).await;
+                }
+                _ => self.wait_for_first_words().await,
+            }
+            directory.until(|_| self.connecting(needed).is_empty() && directory.is_settled()).await;
+        });
+
+        let line = Terminal::start_line("MCP servers");
+        let show = async {
+            loop {
+                let names = self.connecting(needed).join(", ");
+                line.set_status(if names.is_empty() {
+                    names
+                } else {
+                    format!("waiting for {names}")
+                });
+                tokio::time::sleep(SHOW_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            _ = waiting => {}
+            () = self.stop.cancelled() => {}
+            never = show => match never {},
+        }
+        line.stop().await;
+    }
+
+    /// Waits until this server has been heard of, where it may be.
+    async fn wait_for_first_word_of(&self, name: &str) {
+        if self.fleet.is_embedded() && !self.toolbus().runs_server(name) {
             return;
         }
-
+        let is_it = |server: &McpServerSummary| server.server_name.eq_ignore_ascii_case(name);
         let directory = self.toolbus().directory();
-        let announced = async {
-            self.wait_for_announcement().await;
-            loop {
-                let known = directory.servers();
-                if !directory.wait_until(ANNOUNCEMENT_GRACE, |servers| *servers != *known).await {
-                    break;
-                }
-            }
+        directory.wait_until(ANNOUNCEMENT_TIMEOUT, |servers| servers.iter().any(is_it)).await;
+    }
 
-            directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.is_settled()).await;
-        };
-        // Here too.
-        let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, announced).await;
+    /// Waits until the bridges have said which servers they have.
+    async fn wait_for_first_words(&self) {
+        self.wait_for_announcement().await;
+        let directory = self.toolbus().directory();
+        loop {
+            let known = directory.servers();
+            let is_other = |servers: &[McpServerSummary]| *servers != **known;
+            if !directory.wait_until(ANNOUNCEMENT_GRACE, is_other).await {
+                return;
+            }
+        }
+    }
+
+    /// The servers that are needed and being connected.
+    fn connecting(&self, needed: NeededServers<'_>) -> Vec<String> {
+        let servers = self.toolbus().directory().servers();
+        let is_awaited =
+            |server: &&McpServerSummary| server.connecting && needed.includes(&server.server_name);
+        servers.iter().filter(is_awaited).map(|server| server.server_name.clone()).collect()
     }
 
     /// A fleet of which every tool can be found by what it is for.
+    /// Servers that are being connected are waited for up to `limit`, whichever of them are needed.
     pub(super) async fn start_discovering(
         settings: &Settings,
         context: &Context,
+        needed: NeededServers<'_>,
+        limit: Duration,
     ) -> Result<(Self, Discovery), Error> {
         let mut settings = settings.clone();
         settings.discovery.enabled = true;
-        let one_shot = Self::start(&settings, context).await?;
-        one_shot.wait_for_servers().await;
+        let one_shot = Self::start(&settings, context, needed).await?;
+        one_shot.wait_for_servers(NeededServers::All, limit).await;
         one_shot.wait_for_direct_tools().await;
 
         let discovery = one_shot.fleet.discovery().expect("it is enabled").clone();
@@ -211,27 +324,10 @@ impl OneShot {
         }
     }
 
-    async fn wait_for_server(&self, name: &str) {
-        if self.fleet.is_embedded() {
-            self.wait_for_servers().await;
-        } else if self.bridged {
-            let is_known = |server: &str| server.eq_ignore_ascii_case(name);
-            self.toolbus()
-                .directory()
-                .wait_until(ANNOUNCEMENT_TIMEOUT, |servers| {
-                    servers.iter().any(|server| is_known(&server.server_name))
-                })
-                .await;
-        }
-    }
-
     /// Waits for a tool that comes with some server, not with the first one.
     async fn wait_for_offer(&self, tool: &str) {
         let registry = self.toolbus().invoker().registry();
-        let offered = async {
-            self.toolbus().wait_for_servers(ANNOUNCEMENT_TIMEOUT).await;
-            registry.wait_until(|tools| tools.find(tool).is_some()).await;
-        };
+        let offered = registry.wait_until(|tools| tools.find(tool).is_some());
         if self.bridged {
             // Time is up: nobody offers such.
             let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, offered).await;
@@ -248,4 +344,23 @@ impl OneShot {
     pub(super) async fn stop(self) {
         self.fleet.stop(LEAVE_TIMEOUT).await;
     }
+}
+
+/// Tells what is wrong with the list of MCP servers. Answers whether that is about servers that are
+/// needed.
+fn tell_mistakes(list: &Config, needed: NeededServers<'_>) -> bool {
+    let mut is_needed = false;
+    for mistake in &list.mistakes {
+        let concerns = match &mistake.server {
+            Some(server) => needed.includes(server),
+            None => !matches!(needed, NeededServers::None),
+        };
+        is_needed |= concerns;
+        let kind = if concerns { "error" } else { "warning" };
+        warn(&format!("{kind}: mistake in the list of MCP servers: {mistake}"));
+    }
+    for warning in &list.warnings {
+        warn(&format!("warning: in the list of MCP servers: {warning}"));
+    }
+    is_needed
 }

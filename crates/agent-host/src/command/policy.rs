@@ -14,7 +14,7 @@ use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Principal, Scope, Subject};
 
-use super::one_shot::OneShot;
+use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
 use crate::arguments::{Matrix, PolicyCommand, Why};
 use crate::settings::Settings;
 use crate::terminal_text;
@@ -24,8 +24,8 @@ pub(super) async fn run(
     settings: &Settings,
     context: &Context,
 ) -> Result<Exit, BoxError> {
-    let one_shot = OneShot::start(settings, context).await?;
-    one_shot.wait_for_servers().await;
+    let one_shot = OneShot::start(settings, context, NeededServers::All).await?;
+    one_shot.wait_for_servers(NeededServers::All, CONNECT_TIMEOUT).await;
 
     let subjects = subjects(one_shot.toolbus());
     let book = one_shot.policy().book();
@@ -50,6 +50,7 @@ pub(super) async fn run(
     // Ids of tools are the servers' own words. Whoever closed our standard output wants no more.
     let text = terminal_text::for_stream(&text, &std::io::stdout());
     let _ = std::io::stdout().write_all(text.as_bytes());
+    let exit = one_shot.exit(exit);
     one_shot.stop().await;
     Ok(exit)
 }

@@ -8,7 +8,7 @@ use toolbus_discovery::{FactorScores, RetrieveFilter, RetrieveRequest, Retrieved
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
 use super::misuse;
-use super::one_shot::OneShot;
+use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
 use crate::arguments::SearchOptions;
 use crate::settings::Settings;
 use crate::terminal_text;
@@ -29,8 +29,10 @@ pub(super) async fn run(
         source: "command-line".into(),
         debug: options.explain,
     };
-    let (one_shot, discovery) = OneShot::start_discovering(settings, context).await?;
+    let (one_shot, discovery) =
+        OneShot::start_discovering(settings, context, NeededServers::All, CONNECT_TIMEOUT).await?;
     let retrieved = discovery.retrieve(&one_shot.scope(), &request).await;
+    let has_mistakes = one_shot.has_mistakes();
     one_shot.stop().await;
     let retrieved = match retrieved {
         Ok(retrieved) => retrieved,
@@ -44,7 +46,11 @@ pub(super) async fn run(
         terminal_text::for_stream(&as_text(&retrieved), &std::io::stdout()).into_owned()
     };
     let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(if retrieved.tools.is_empty() { Exit::FAILURE } else { Exit::SUCCESS })
+    Ok(match retrieved.tools.is_empty() {
+        _ if has_mistakes => Exit::MISUSE,
+        true => Exit::FAILURE,
+        false => Exit::SUCCESS,
+    })
 }
 
 fn as_text(retrieved: &Retrieved) -> String {

@@ -7,7 +7,7 @@ use toolbus::Toolbus;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::message::mcp::McpServerSummary;
 
-use super::one_shot::OneShot;
+use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
 use crate::arguments::Tools;
 use crate::settings::Settings;
 use crate::terminal_text;
@@ -17,8 +17,8 @@ pub(super) async fn run(
     settings: &Settings,
     context: &Context,
 ) -> Result<Exit, BoxError> {
-    let one_shot = OneShot::start(settings, context).await?;
-    one_shot.wait_for_servers().await;
+    let one_shot = OneShot::start(settings, context, NeededServers::All).await?;
+    one_shot.wait_for_servers(NeededServers::All, CONNECT_TIMEOUT).await;
     let servers = one_shot.toolbus().directory().servers();
     let text = if options.json {
         as_json(one_shot.toolbus(), &servers)?
@@ -30,8 +30,9 @@ pub(super) async fn run(
 
     // Whoever closed our standard output wants no more of it.
     let _ = std::io::stdout().write_all(text.as_bytes());
+    let exit = one_shot.exit(Exit::SUCCESS);
     one_shot.stop().await;
-    Ok(Exit::SUCCESS)
+    Ok(exit)
 }
 
 fn as_json(toolbus: &Toolbus, servers: &[McpServerSummary]) -> Result<String, BoxError> {
@@ -77,6 +78,7 @@ fn as_text(toolbus: &Toolbus, servers: &[McpServerSummary]) -> String {
 
     for server in servers {
         let offer = match &server.unavailable {
+            Some(_) if server.connecting => "still being connected".to_owned(),
             Some(why) => format!("not available: {why}"),
             None => server.tool_names.join(", "),
         };

@@ -237,7 +237,7 @@ fn of_the_management() -> Vec<Row> {
         row(
             "a server that is not there",
             details(r#"{"serverName": "nobody"}"#),
-            End::Answer(json!({"error": "Server 'nobody' is not connected"})),
+            End::Answer(json!({"error": "Server 'nobody' is not connected. Servers: marks"})),
         ),
         row(
             "an unknown type",
@@ -515,6 +515,27 @@ async fn a_list_of_servers_that_is_none() {
         assert_eq!(run.status.code(), Some(1), "{run:?}");
         assert!(run.stderr.contains("line 1, column 22"), "{}", run.stderr);
     }
+}
+
+/// A bridge that is not there is told of at once, and by name.
+#[tokio::test]
+async fn tools_of_a_bridge_that_is_not_there() {
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let bus = vhost.amqp_url();
+    let servers = Servers::with(&[]);
+    let bridge = start(launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file())).await;
+    assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
+    drop(bridge);
+
+    for tool in ["mcp_invoke_tool", "mcp_list_services"] {
+        let outcome =
+            invoke(&bus, tool, json!({"server_name": "marks", "tool_name": "mark"})).await;
+        assert_eq!(outcome.code(), "unroutable", "{outcome:?}");
+        let message = outcome.json["error"]["message"].as_str().unwrap();
+        assert!(message.contains("mcp-bridge"), "{message}");
+    }
+    // The bridge of another virtual host had nothing of it.
+    assert_eq!(servers.marks(), ["mark"]);
 }
 
 #[tokio::test]

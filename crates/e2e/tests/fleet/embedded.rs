@@ -41,6 +41,91 @@ async fn the_same_calls_work_in_one_process() {
 }
 
 #[tokio::test]
+async fn arguments_may_be_pairs() {
+    let check = async |arguments: &[&str], code: i32, expected: &str| {
+        let launch = Launch::new("agent-host").args(["invoke", "execute_python_script"]);
+        let run = launch.args(arguments).run(LIMIT).await.unwrap();
+        assert_eq!(run.status.code(), Some(code), "{run:?}");
+        assert!(format!("{}{}", run.stdout, run.stderr).contains(expected), "{run:?}");
+    };
+    let hint = "did you mean 'script'?";
+    tokio::join!(
+        check(&["script=print(6*7)"], 0, "42\n"),
+        check(&["script=1", "timeout_seconds=5"], 0, ""),
+        check(
+            &["script=print(1)", "zzz=1"],
+            0,
+            "warning: execute_python_script has no argument 'zzz'"
+        ),
+        check(&["scrpt=print(1)"], 2, hint),
+        check(&["script=1", "word"], 2, "neither NAME=VALUE"),
+        check(&["[1]"], 2, "must be a JSON object"),
+        check(&["{\"timeout_seconds\": 1e400}"], 2, "invalid_arguments"),
+    );
+
+    let run =
+        Launch::new("agent-host").args(["invoke", "execute_python"]).run(LIMIT).await.unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    assert!(run.stderr.contains("Did you mean 'execute_python_script'?"), "{}", run.stderr);
+}
+
+/// A list that is asked for waits for servers that are slow, and a call of one of them does.
+#[tokio::test]
+async fn servers_that_take_their_time_are_waited_for() {
+    let Some(time) = servers::time() else { return };
+    let command = [&time.command].into_iter().chain(&time.args);
+    let command: Vec<_> = command.map(|word| format!("'{word}'")).collect();
+    let slow = format!("sleep 4; exec {}", command.join(" "));
+    // Time enough on a machine that is busy with other tests.
+    let entry = json!({"command": "sh", "args": ["-c", slow], "startupTimeoutMs": 60_000});
+    let servers = Servers::with(&[("slow", entry)]);
+    let run = async |arguments: &[&str]| {
+        let launch = Launch::new("agent-host").args(arguments).arg("--mcp-config");
+        let run = launch.arg(servers.file()).run(LIMIT).await.unwrap();
+        assert!(run.status.success(), "{run:?}");
+        run.stdout
+    };
+
+    let (tools, listed, details, called) = tokio::join!(
+        run(&["tools"]),
+        run(&["invoke", "mcp_list_services"]),
+        run(&["invoke", "mcp_get_service_details", "server_name=slow"]),
+        run(&["exec", "slow/get_current_time", "timezone=Europe/Berlin"]),
+    );
+    assert!(tools.contains("  slow: get_current_time, convert_time\n"), "{tools}");
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let slow = listed.as_array().unwrap().iter().find(|server| server["serverName"] == "slow");
+    assert_eq!(slow.unwrap()["toolCount"], 2, "{listed}");
+    assert!(details.contains("get_current_time"), "{details}");
+    assert!(called.contains("Europe/Berlin"), "{called}");
+}
+
+/// Mistakes in the list of servers are told, and fail what needs the servers that they are about.
+#[tokio::test]
+async fn mistakes_in_the_list_fail_what_needs_the_servers() {
+    let servers = Servers::with(&[("typo", json!({"comand": "mcp-server-time"}))]);
+    let check = async |arguments: &[&str], code: i32, kind: &str| {
+        let launch = Launch::new("agent-host").args(arguments).arg("--mcp-config");
+        let run = launch.arg(servers.file()).run(LIMIT).await.unwrap();
+        assert_eq!(run.status.code(), Some(code), "{run:?}");
+        let told =
+            format!("{kind}: mistake in the list of MCP servers: server \"typo\": has neither");
+        assert!(run.stderr.contains(&told), "{run:?}");
+        run
+    };
+    let details = ["invoke", "mcp_get_service_details", "server_name=TYPO"];
+    let (tools, script, _, _, _) = tokio::join!(
+        check(&["tools"], 2, "error"),
+        check(&["invoke", "execute_python_script", "script=print(1)"], 0, "warning"),
+        check(&details, 2, "error"),
+        check(&["exec", "typo/x"], 2, "error"),
+        check(&["invoke", "mcp_list_services"], 2, "error"),
+    );
+    assert!(tools.stdout.contains("  marks: mark"), "{}", tools.stdout);
+    assert_eq!(script.stdout, "1\n");
+}
+
+#[tokio::test]
 async fn how_the_memory_of_scripts_is_bounded_is_in_the_status() {
     let Some(vhost) = rabbit::vhost().await else { return };
     let mut agent = Launch::new("agent-host").arg("serve").start().unwrap();

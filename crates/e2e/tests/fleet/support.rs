@@ -130,8 +130,10 @@ impl Outcome {
     /// The code of a call that failed.
     #[track_caller]
     pub(crate) fn code(&self) -> &str {
-        assert_eq!((self.exit, &self.json["isError"]), (Some(1), &json!(true)), "{self:?}");
-        self.json["error"]["code"].as_str().unwrap()
+        let code = self.json["error"]["code"].as_str().unwrap();
+        let exit = if code == "invalid_arguments" { 2 } else { 1 };
+        assert_eq!((self.exit, &self.json["isError"]), (Some(exit), &json!(true)), "{self:?}");
+        code
     }
 }
 

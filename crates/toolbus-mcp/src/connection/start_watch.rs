@@ -65,6 +65,11 @@ impl StartWatch {
         Self { began: Instant::now(), limit, state: Mutex::new(state) }
     }
 
+    /// When the attempt began.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// How long the attempt may take.
     pub(crate) fn limit(&self) -> Duration {
         self.limit

@@ -102,6 +102,11 @@ impl ServerConnector {
         self.unavailable.read().clone()
     }
 
+    /// Since when it is being connected for the first time, if it is.
+    pub(super) fn connecting_since(&self) -> Option<Instant> {
+        self.phase.borrow().connecting_since()
+    }
+
     /// Remembers that the server is away, or back, and announces it if that is new.
     fn set_unavailable(&self, failure: Option<&Failure>) {
         let reason = failure.map(|failure| Arc::from(failure.to_string()));

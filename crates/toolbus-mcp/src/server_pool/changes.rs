@@ -15,6 +15,8 @@ use crate::server_name::ServerName;
 
 /// The pause between the first two reports of one server; each after is twice as long.
 const REPORT_BACKOFF: Duration = Duration::from_millis(125);
+/// A server that is connected sooner is not reported as one that is being connected.
+const CONNECTING_GRACE: Duration = Duration::from_millis(300);
 
 /// A difference among the servers of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,8 @@ struct ReportedServer {
     revision: Option<u64>,
     /// Why it was away.
     unavailable: Option<Arc<str>>,
+    /// Whether it was being connected for the first time.
+    connecting: bool,
 }
 
 impl ServerPool {
@@ -125,11 +129,13 @@ impl Changes {
         let now = Instant::now();
         let mut next_due: Option<Instant> = None;
         for server in servers.iter().filter(|server| !other(server)) {
-            let state = ReportedServer {
-                revision: server.catalogue.latest().map(|listing| listing.revision),
-                unavailable: server.connector.unavailable_reason(),
-            };
-            if state.revision.is_none() && state.unavailable.is_none() {
+            let revision = server.catalogue.latest().map(|listing| listing.revision);
+            let unavailable = server.connector.unavailable_reason();
+            let is_new = revision.is_none() && unavailable.is_none();
+            let connecting_since = server.connecting_since().filter(|_| is_new);
+            let state =
+                ReportedServer { revision, unavailable, connecting: connecting_since.is_some() };
+            if is_new && !state.connecting {
                 continue;
             }
 
@@ -139,7 +145,8 @@ impl Changes {
             }
             let pace =
                 self.paces.entry(name.clone()).or_insert_with(|| ChangePace::new(REPORT_BACKOFF));
-            let due = pace.due(now);
+            let grace_over = connecting_since.map_or(now, |since| since + CONNECTING_GRACE);
+            let due = pace.due(now).max(grace_over);
             if due > now {
                 next_due = Some(next_due.map_or(due, |next| next.min(due)));
                 continue;

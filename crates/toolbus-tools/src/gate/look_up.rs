@@ -11,7 +11,7 @@ use crate::registry::{Snapshot, ToolEntry, ToolState};
 pub(crate) fn look_up(call: &Call, tools: &Snapshot) -> Result<Arc<ToolEntry>, CallError> {
     let name = call.tool.as_str();
     let entry = tools.find(name).filter(|entry| call.scope.view.sees(&entry.id));
-    let entry = entry.ok_or_else(|| CallError::not_registered(name))?;
+    let entry = entry.ok_or_else(|| missing(call, tools))?;
 
     match entry.state {
         ToolState::Available => Ok(Arc::clone(entry)),
@@ -20,4 +20,18 @@ pub(crate) fn look_up(call: &Call, tools: &Snapshot) -> Result<Arc<ToolEntry>, C
             format!("tool '{name}' cannot be reached for now: whoever runs it is away"),
         )),
     }
+}
+
+/// Why a tool is not there, as far as the caller may know, and which one was probably meant.
+fn missing(call: &Call, tools: &Snapshot) -> CallError {
+    let name = call.tool.as_str();
+    if let Some(why) = tools.why_missing(name) {
+        return CallError::new(ErrorCode::Unroutable, why);
+    }
+
+    let mut error = CallError::not_registered(name);
+    if let Some(near) = tools.nearest(name, &call.scope.view) {
+        error.message.push_str(&format!(" Did you mean '{near}'?"));
+    }
+    error
 }

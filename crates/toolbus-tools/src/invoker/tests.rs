@@ -155,12 +155,47 @@ async fn a_text_that_is_too_long_is_cut() {
 #[tokio::test]
 async fn a_tool_that_is_not_there_is_not_found() {
     let invoker = invoker(|_| ready(Ok(Output::default())));
-    for name in ["missing", "WORK", "", "work "] {
+    let meant = " Did you mean 'work'?";
+    for (name, hint) in [("missing", ""), ("WORK", meant), ("", ""), ("work ", meant)] {
         let outcome =
             invoker.invoke(Call { tool: super::tests::name(name), ..call(json!({})) }).await;
         assert_eq!(code(&outcome), ErrorCode::ToolNotFound);
-        assert_eq!(message(outcome), format!("Tool '{name}' is not registered."));
+        assert_eq!(message(outcome), format!("Tool '{name}' is not registered.{hint}"));
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_expected_is_unroutable_until_it_is_there() {
+    let registry = Arc::new(Registry::new());
+    registry.expect(&["late"], "start whoever has it");
+    let invoker = Invoker::new(Arc::clone(&registry));
+    let late = || Call { tool: name("late"), ..call(json!({})) };
+    let outcome = invoker.invoke(late()).await;
+    assert_eq!(code(&outcome), ErrorCode::Unroutable);
+    assert_eq!(message(outcome), "start whoever has it");
+
+    let tool = Tool::new("late", "", "test");
+    registry.register(tool, |_| ready(Ok(Output::text("here")))).unwrap();
+    assert_eq!(invoker.invoke(late()).await, Ok(Output::text("here")));
+}
+
+#[tokio::test]
+async fn a_misspelt_argument_is_told_with_the_one_that_was_meant() {
+    let registry = Arc::new(Registry::new());
+    let schema = json!({
+        "type": "object",
+        "properties": {"script": {"type": "string"}, "timeout": {"type": "integer"}},
+        "required": ["script"],
+    });
+    let tool = Tool::new("run", "", "test").with_parameters(schema);
+    registry.register(tool, |_| ready(Ok(Output::default()))).unwrap();
+    let invoker = Invoker::new(registry);
+
+    let misspelt = Call { tool: name("run"), ..call(json!({"scrpt": "1", "zzz": 1})) };
+    let told = message(invoker.invoke(misspelt).await);
+    let hint = "; 'scrpt' is no argument of it, did you mean 'script'?";
+    assert!(told.contains("'script'") && told.ends_with(hint), "{told}");
+    assert!(!told.contains("zzz"), "{told}");
 }
 
 #[tokio::test]

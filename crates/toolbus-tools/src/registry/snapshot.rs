@@ -4,9 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use toolbus_config::nearest_name;
 
 use super::{Error, TOOLS_MAX, ToolEntry, ToolState};
 use crate::view::View;
+
+/// Most tools whose names are compared with one that there is not.
+const COMPARED_MAX: usize = 2_000;
 
 /// The tools of one moment. It never changes.
 #[derive(Clone, Default)]
@@ -16,6 +20,8 @@ pub struct Snapshot {
     order: Vec<Arc<ToolEntry>>,
     /// Where each name's tool stands in the order.
     places: HashMap<Arc<str>, usize>,
+    /// Why tools that are expected are not there, by their names.
+    expected: Arc<HashMap<Arc<str>, Arc<str>>>,
 }
 
 impl Snapshot {
@@ -29,6 +35,19 @@ impl Snapshot {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<ToolEntry>> {
         self.places.get(name).map(|place| &self.order[*place])
+    }
+
+    /// Why there is no tool of this name, where one is expected.
+    pub(crate) fn why_missing(&self, name: &str) -> Option<&str> {
+        let why = self.expected.get(name).filter(|_| !self.places.contains_key(name))?;
+        Some(why)
+    }
+
+    /// The name of a tool that a view sees which was probably meant by one that there is not.
+    #[must_use]
+    pub fn nearest(&self, name: &str, view: &View) -> Option<&str> {
+        let seen = self.seen_by(view).take(COMPARED_MAX);
+        nearest_name(name, seen.map(|entry| entry.tool.name.as_str()))
     }
 
     /// Every tool, in the order of registration.
@@ -59,6 +78,12 @@ impl Snapshot {
     /// The tools that a view sees, in the order of registration.
     pub fn seen_by(&self, view: &View) -> impl Iterator<Item = &Arc<ToolEntry>> {
         self.order.iter().filter(|entry| view.sees(&entry.id))
+    }
+
+    /// Remembers why tools of these names are not there.
+    pub(super) fn expect(&mut self, names: &[&str], why: &Arc<str>) {
+        let expected = Arc::make_mut(&mut self.expected);
+        expected.extend(names.iter().map(|name| (Arc::from(*name), Arc::clone(why))));
     }
 
     /// Adds a tool at the end.

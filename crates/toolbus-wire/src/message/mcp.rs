@@ -71,6 +71,14 @@ pub struct McpServerSummary {
     /// with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
+    /// Toolbus extension: it is being connected for the first time, and is unavailable only until
+    /// that has succeeded or failed.
+    #[serde(
+        default,
+        deserialize_with = "field::or_default",
+        skip_serializing_if = "field::is_default"
+    )]
+    pub connecting: bool,
     /// Toolbus extension: how many resources it has, templates of resources included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<u32>,

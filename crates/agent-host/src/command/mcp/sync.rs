@@ -7,7 +7,7 @@ use toolbus_mcp::ServerFile;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::message::mcp::McpServerSummary;
 
-use super::super::one_shot::OneShot;
+use super::super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
 use super::super::{print, warn};
 use crate::settings::Settings;
 
@@ -35,20 +35,25 @@ pub(super) async fn run(
             return Ok(Exit::FAILURE);
         }
     };
-    let one_shot = OneShot::start(settings, context).await?;
-    one_shot.wait_for_servers().await;
+    let one_shot = OneShot::start(settings, context, NeededServers::All).await?;
+    one_shot.wait_for_servers(NeededServers::All, CONNECT_TIMEOUT).await;
     let known = one_shot.toolbus().directory().servers();
     let synced: Vec<_> = servers
         .iter()
         .map(|(name, entry)| (name.as_str(), outcome_of(name, entry, &known)))
         .collect();
+    let has_mistakes = one_shot.has_mistakes();
     one_shot.stop().await;
 
     let text = if as_json { as_lines_of_json(&synced) } else { as_text(&synced) };
     print(&text);
     let works =
         |(_, synced): &(&str, Synced)| matches!(synced, Synced::Connected(_) | Synced::Disabled);
-    Ok(if synced.iter().all(works) { Exit::SUCCESS } else { Exit::FAILURE })
+    Ok(match synced.iter().all(works) {
+        _ if has_mistakes => Exit::MISUSE,
+        true => Exit::SUCCESS,
+        false => Exit::FAILURE,
+    })
 }
 
 fn outcome_of(name: &str, entry: &Value, known: &[McpServerSummary]) -> Synced {

@@ -1,5 +1,7 @@
 //! The details of one server: its tools, its prompts and how it describes itself.
 
+use std::time::Duration;
+
 use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_bus::responder::Context;
 use toolbus_tools::id::ToolId;
@@ -13,6 +15,9 @@ use super::{ManageRequest, ManageService};
 /// Longest page of tools, in bytes of its JSON: a quarter of a message. A longer tool has a page of
 /// its own.
 const PAGE_BYTES_MAX: usize = BODY_BYTES_MAX / 4;
+/// How long before the end of its caller's time a request is answered, though the server that it is
+/// about is still being connected.
+const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
 impl ManageRequest for McpGetServiceDetailsRequest {
     type Response = McpGetServiceDetailsResponse;
@@ -25,15 +30,20 @@ impl ManageRequest for McpGetServiceDetailsRequest {
         Some(&self.server_name)
     }
 
-    async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
+    async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let server_name = self.server_name;
 
-        let Some(details) = service.set.details(&server_name) else {
-            let error = format!("Server '{server_name}' is not connected");
-            return McpGetServiceDetailsResponse {
-                server_name,
-                ..McpGetServiceDetailsResponse::from_error(ErrorCode::ExecutionFailed, error)
-            };
+        // The answer has to be there before the time is up.
+        let limit = context.call.deadline.left().saturating_sub(ANSWER_GRACE);
+        let details = match service.set.details_once_connected(&server_name, limit).await {
+            Ok(details) => details,
+            Err(why) => {
+                let error = format!("Server '{server_name}' is not connected{why}");
+                return McpGetServiceDetailsResponse {
+                    server_name,
+                    ..McpGetServiceDetailsResponse::from_error(ErrorCode::ExecutionFailed, error)
+                };
+            }
         };
 
         match self.tools_from {

@@ -69,6 +69,16 @@ impl ConnectionPhase {
         }
     }
 
+    /// Since when the first attempt to connect is being made, if it is; one that is about to be
+    /// made begins now.
+    pub(super) fn connecting_since(&self) -> Option<Instant> {
+        match self {
+            Self::Configured => Some(Instant::now()),
+            Self::Starting(watch, None) => Some(watch.began()),
+            _ => None,
+        }
+    }
+
     /// The failure for which calls are refused at once, and how long they should wait.
     pub(super) fn open_circuit(&self) -> Option<(&Failure, Duration)> {
         match self {
