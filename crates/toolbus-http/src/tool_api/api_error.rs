@@ -232,8 +232,21 @@ impl From<VisitorError> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
+        // What is read of it later is no better: somebody has to see to it.
+        let needs_repair = matches!(
+            error,
+            StoreError::Damaged(_)
+                | StoreError::Newer { .. }
+                | StoreError::ChangedMigration { .. }
+                | StoreError::Conflict(_)
+                | StoreError::Refused(_)
+        );
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, "the store cannot be used for a request");
+        if needs_repair {
+            tracing::error!(error, "the store cannot be used for a request");
+            return Self::new(ApiErrorCode::InternalError, "the state cannot be used");
+        }
+        tracing::warn!(error, "the store cannot be used for a request now");
         Self::new(ApiErrorCode::ServiceUnavailable, "the state cannot be reached for now")
     }
 }
