@@ -13,6 +13,7 @@ use toolbus_wire::ErrorCode;
 use utoipa::ToSchema;
 
 use super::answer::Payload;
+use super::keys::SecretError;
 
 /// How long a client waits before it asks again, where nothing better is known.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);
@@ -248,6 +249,18 @@ impl From<StoreError> for ApiError {
         }
         tracing::warn!(error, "the store cannot be used for a request now");
         Self::new(ApiErrorCode::ServiceUnavailable, "the state cannot be reached for now")
+    }
+}
+
+impl From<SecretError> for ApiError {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Store(error) => error.into(),
+            SecretError::Vault(error) => {
+                tracing::error!(%error, "the vault cannot be used for a request");
+                Self::new(ApiErrorCode::InternalError, "the vault cannot be used")
+            }
+        }
     }
 }
 
