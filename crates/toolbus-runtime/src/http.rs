@@ -7,6 +7,8 @@
 //! before all of it was read is the last one of its connection.
 
 mod clocked_stream;
+mod guarded_body;
+mod places;
 mod request_body;
 mod respond;
 pub mod visitors;
@@ -32,6 +34,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_config::ListenAddress;
 
 use clocked_stream::ClockedStream;
+pub use places::with_places;
 use request_body::BodyProgress;
 use waiting::{Connection, WaitingConnections};
 

@@ -271,3 +271,32 @@ impl hyper::body::Body for Endless {
         std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(self.0.clone()))))
     }
 }
+
+#[tokio::test]
+async fn routers_at_one_port_have_places_of_their_own() {
+    let endless = Router::new()
+        .route("/endless", post(async || Body::new(Endless(vec![b'x'; 64 << 10].into()))));
+    let read =
+        Router::new().route("/read", post(async |body: Body| to_bytes(body, LARGE).await.unwrap()));
+    let router = with_places(read, 1).merge(with_places(endless, 2));
+    let limits = Limits { connections_max: 4, lifetime: None };
+    let timeouts = Timeouts { write: TEST_TIMEOUT, ..SHORT };
+    let server = open(router, limits, timeouts).await;
+
+    let ask = async || {
+        let mut client = TcpStream::connect(server.address()).await.unwrap();
+        client.write_all(b"POST /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut status = [0; 12];
+        client.read_exact(&mut status).await.unwrap();
+        (client, String::from_utf8_lossy(&status).into_owned())
+    };
+    let (first, second, refused) = (ask().await, ask().await, ask().await);
+    assert_eq!([first.1, second.1], ["HTTP/1.1 200"; 2]);
+    assert_eq!(refused.1, "HTTP/1.1 503");
+    assert_served(&server, "/read").await;
+
+    // One that goes away gives its place back.
+    drop(first.0);
+    let served = async { while ask().await.1 != "HTTP/1.1 200" {} };
+    tokio::time::timeout(TEST_TIMEOUT, served).await.expect("there is a place again");
+}

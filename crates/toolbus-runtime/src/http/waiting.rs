@@ -3,18 +3,16 @@
 //! there is none.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
-use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::guarded_body::GuardedBody;
 
 /// How long a connection may wait before it has to make room: a client that has just connected is
 /// about to send its request.
@@ -97,8 +95,7 @@ impl Place {
 
     /// The response, after whose end the connection waits again.
     pub(super) fn wait_after(self: Arc<Self>, response: Response) -> Response {
-        let until_end = WaitAtDrop(self);
-        response.map(|body| Body::new(AnswerBody { body, _until_end: until_end }))
+        GuardedBody::guard(response, WaitAtDrop(self))
     }
 }
 
@@ -113,31 +110,5 @@ struct WaitAtDrop(Arc<Place>);
 impl Drop for WaitAtDrop {
     fn drop(&mut self) {
         self.0.wait();
-    }
-}
-
-/// The body of a response, which is dropped at its end.
-struct AnswerBody {
-    body: Body,
-    _until_end: WaitAtDrop,
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
