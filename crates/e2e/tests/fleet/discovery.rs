@@ -179,7 +179,7 @@ async fn programs_and_mcp_clients_share_a_port() {
         std::fs::write(&file, settings).unwrap();
         let mut service = bench.launch(&["serve", "--config"]).arg(&file).start().unwrap();
         match service.ready(LIMIT).await {
-            Ok(()) => break service,
+            Ok(_) => break service,
             Err(error) => assert!(attempts < 3, "{error}"),
         }
     };

@@ -279,6 +279,7 @@ pub(crate) async fn events(
         let what = format!("{STREAMS_MAX} clients follow jobs, and that is the limit");
         ApiError::new(ApiErrorCode::ServiceUnavailable, what)
     })?;
+
     let changes = shared.jobs.rows.store.opened().map(|store| store.changes(CHANGES));
     let following = Following {
         shared,
