@@ -1,4 +1,4 @@
-//! The MCP face of this agent, on a port of its own.
+//! The MCP face of this agent, on a port of its own or on that of the HTTP interface.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -38,18 +38,7 @@ impl FaceServer {
         toolbus: &Toolbus,
     ) -> Result<Option<Self>, Error> {
         let Some(address) = &settings.address else { return Ok(None) };
-        let visitors = FaceSettings {
-            allowed_hosts: settings.allowed_hosts.clone(),
-            allowed_origins: settings.allowed_origins.clone(),
-            cors: settings.cors,
-            ..FaceSettings::default()
-        };
-        let deps = FaceDeps {
-            agent: toolbus.name().clone(),
-            invoker: toolbus.invoker().clone(),
-            directory: toolbus.directory().clone(),
-        };
-        let face = Face::new(&visitors, deps);
+        let face = open_face(settings, toolbus);
 
         match http::serve(address, face.router(), LIMITS).await {
             Ok(server) => Ok(Some(Self { face, server })),
@@ -69,4 +58,20 @@ impl FaceServer {
         self.server.close().await;
         self.face.close().await;
     }
+}
+
+/// The face of an agent, to be served at some port.
+pub(crate) fn open_face(settings: &McpFaceSettings, toolbus: &Toolbus) -> Face {
+    let visitors = FaceSettings {
+        allowed_hosts: settings.allowed_hosts.clone(),
+        allowed_origins: settings.allowed_origins.clone(),
+        cors: settings.cors,
+        ..FaceSettings::default()
+    };
+    let deps = FaceDeps {
+        agent: toolbus.name().clone(),
+        invoker: toolbus.invoker().clone(),
+        directory: toolbus.directory().clone(),
+    };
+    Face::new(&visitors, deps)
 }

@@ -1,25 +1,27 @@
-//! The HTTP port of the agent: turns, tasks of other agents, and tools, for programs.
+//! The HTTP port of the agent: turns, tasks of other agents, and tools, for programs; and for MCP
+//! clients where their address is the same. Each part has its own paths, its own ways to know its
+//! clients, and its own places for their requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join3;
+use axum::Router;
+use futures_util::future::join4;
 use toolbus_a2a::{HttpServer, HttpServerConfig, TaskIntake};
 use toolbus_agent::Agent;
 use toolbus_config::ListenAddress;
+use toolbus_face::Face;
 use toolbus_fetch::FetchConfig;
-use toolbus_http::tool_api::{ToolApi, ToolApiDeps};
+use toolbus_http::tool_api::{self, ToolApi, ToolApiDeps};
 use toolbus_http::{ApiDeps, TurnApi};
 use toolbus_runtime::http;
 use toolbus_tools::View;
 
+use crate::face::open_face;
 use crate::fleet::Fleet;
 use crate::settings::Settings;
 use crate::webhook_sender::WebhookSender;
-
-/// Connections of clients of tools.
-const TOOL_CONNECTIONS_MAX: usize = 64;
 
 /// What answers over HTTP.
 pub(crate) struct HttpListener {
@@ -29,6 +31,8 @@ pub(crate) struct HttpListener {
     tools: Option<ToolApi>,
     /// Tasks of other agents, where they are done.
     tasks: Option<HttpServer>,
+    /// MCP clients, where they come to this port.
+    face: Option<Face>,
     server: http::Server,
 }
 
@@ -56,7 +60,7 @@ impl HttpListener {
         agent: Option<(&Agent, Option<TaskIntake>)>,
     ) -> Result<Option<Self>, Error> {
         let Some(address) = &settings.http.address else { return Ok(None) };
-        let mut connections_max = 0;
+        let mut parts = Parts::default();
         let (agent, intake) = match agent {
             Some((agent, intake)) => (Some(agent), intake),
             None => (None, None),
@@ -66,39 +70,44 @@ impl HttpListener {
         let turns = agent.map(|agent| {
             let name = fleet.toolbus().name().clone();
             let deps = ApiDeps { name, agent: agent.clone(), turns_max };
-            TurnApi::new(settings.http.api_settings(), deps)
+            let turns = TurnApi::new(settings.http.api_settings(), deps);
+            parts.add(turns.router(), toolbus_http::connections_max(turns_max));
+            turns
         });
-        if turns.is_some() {
-            connections_max += toolbus_http::connections_max(turns_max);
-        }
         let tasks = intake.map(|intake| {
             let api = settings.http.api_settings();
             let public_url = settings.a2a.public_url.clone();
             let config = HttpServerConfig { api, public_url, ..HttpServerConfig::default() };
-            connections_max += config.connections_max();
-            HttpServer::new(config, intake)
+            let connections_max = config.connections_max();
+            let tasks = HttpServer::new(config, intake);
+            parts.add(tasks.router(), connections_max);
+            tasks
         });
-        let tools = tool_api(settings, fleet)?;
-        if tools.is_some() {
-            connections_max += TOOL_CONNECTIONS_MAX;
+        let tools = open_tool_api(settings, fleet)?;
+        if let Some(tools) = &tools {
+            parts.add(tools.router(), tool_api::CONNECTIONS_MAX);
         }
+        let face = settings.shares_port().then(|| {
+            let face = open_face(&settings.mcp_face, fleet.toolbus());
+            parts.add(face.router(), toolbus_face::CONNECTIONS_MAX);
+            face
+        });
 
-        let routers = [
-            turns.as_ref().map(TurnApi::router),
-            tasks.as_ref().map(HttpServer::router),
-            tools.as_ref().map(ToolApi::router),
-        ];
-        let routers = routers.into_iter().flatten();
-        let Some(router) = routers.reduce(|all, router| all.merge(router)) else { return Ok(None) };
+        let Some((router, connections_max)) = parts.into_router() else { return Ok(None) };
         let limits = http::Limits { connections_max, lifetime: None };
         let served = http::serve(address, router, limits).await;
         let server = served.map_err(|source| Error::Listen { address: address.clone(), source })?;
-        Ok(Some(Self { turns, tools, tasks, server }))
+        Ok(Some(Self { turns, tools, tasks, face, server }))
     }
 
     /// Where clients reach it.
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.address()
+    }
+
+    /// Where MCP clients reach it, where they do.
+    pub(crate) fn face_address(&self) -> Option<SocketAddr> {
+        self.face.as_ref().map(|_| self.address())
     }
 
     /// Says what is served.
@@ -109,6 +118,9 @@ impl HttpListener {
         }
         if self.tools.is_some() {
             tracing::info!(%address, "serving tools over HTTP");
+        }
+        if self.face.is_some() {
+            tracing::info!(%address, "serving MCP clients");
         }
     }
 
@@ -129,13 +141,47 @@ impl HttpListener {
                 tasks.drain(grace).await;
             }
         };
-        join3(turns, tools, tasks).await;
+        let face = async {
+            if let Some(face) = &self.face {
+                face.drain(grace).await;
+            }
+        };
+        join4(turns, tools, tasks, face).await;
+
         self.server.close().await;
+        if let Some(face) = self.face {
+            face.close().await;
+        }
+    }
+}
+
+/// What is served at the port.
+#[derive(Default)]
+struct Parts {
+    /// Each with the connections that its clients may have.
+    routers: Vec<(Router, usize)>,
+}
+
+impl Parts {
+    fn add(&mut self, router: Router, connections_max: usize) {
+        self.routers.push((router, connections_max));
+    }
+
+    /// All of them as one, and the connections of all. Where there are several, none takes the
+    /// connections of another.
+    fn into_router(self) -> Option<(Router, usize)> {
+        let connections_max = self.routers.iter().map(|(_, connections)| connections).sum();
+        let are_several = self.routers.len() > 1;
+        let routers = self.routers.into_iter().map(|(router, connections)| match are_several {
+            true => http::with_places(router, connections),
+            false => router,
+        });
+        Some((routers.reduce(Router::merge)?, connections_max))
     }
 }
 
 /// Tools for programs, where they are wanted and there is a place for what is kept of them.
-fn tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error> {
+fn open_tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error> {
     let http = &settings.http;
     let parts = (fleet.state(), fleet.discovery());
     let (true, (Some(state), Some(discovery))) = (http.tool_api.enabled, parts) else {
@@ -151,6 +197,7 @@ fn tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error
         store: state.store().clone(),
         view: View::all(),
         webhooks: Some(Arc::new(sender.map_err(Error::Webhooks)?)),
+        vault: state.vault.clone(),
     };
     let config = http.tool_api.config(&http.plans);
     Ok(Some(ToolApi::start(http.api_settings(), config, deps)))

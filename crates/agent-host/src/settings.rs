@@ -164,6 +164,15 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether the MCP face is served at the port of the HTTP interface: where both have the same
+    /// address, unless the system is to choose a port for each.
+    pub(crate) fn shares_port(&self) -> bool {
+        let (face, http) = (&self.mcp_face.address, &self.http.address);
+        face.is_some() && face == http && face.as_ref().is_some_and(|face| face.port() != 0)
+    }
+}
+
 impl toolbus_config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         if let Err(error) = AgentName::parse(&self.name) {

@@ -18,6 +18,7 @@ mod openapi;
 mod plans;
 mod routes;
 mod tables;
+mod webhook_runner;
 mod webhooks;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{any, delete, get, post};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_discovery::Discovery;
@@ -35,6 +37,7 @@ use toolbus_policy::LivePolicy;
 use toolbus_store::LazyStore;
 use toolbus_tools::visitors::{ApiSettings, Visitors};
 use toolbus_tools::{Invoker, View};
+use toolbus_vault::LazyVault;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::name::AgentName;
 
@@ -59,6 +62,11 @@ pub use webhooks::{
     SendWebhook, SignedWebhook, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, WebhookConfig, WebhookError,
     WebhookRequest, sign_webhook, verify_webhook,
 };
+
+/// How many connections a server of this interface may have.
+pub const CONNECTIONS_MAX: usize = 64;
+/// How many clients may follow jobs at once: a half of the connections is for those that do not.
+const STREAMS_MAX: usize = CONNECTIONS_MAX / 2;
 
 /// Who may come, and how much they may ask for.
 #[derive(Debug, Clone)]
@@ -111,6 +119,8 @@ pub struct ToolApiDeps {
     pub view: View,
     /// What sends webhooks. `None`: jobs have none.
     pub webhooks: Option<Arc<dyn SendWebhook>>,
+    /// Where the secrets are that webhooks are signed with. `None`: jobs have no webhooks.
+    pub vault: Option<LazyVault>,
 }
 
 /// The interface to the tools of one agent. Before its server is closed, [`drain`](ToolApi::drain)
@@ -132,6 +142,8 @@ struct Shared {
     keys: Keys,
     counts: Counts,
     jobs: JobRunner,
+    /// Places for clients that follow jobs.
+    streams: Arc<Semaphore>,
     /// Calls that clients wait for.
     calls: TaskTracker,
     /// Fires when those are given up.
@@ -142,7 +154,7 @@ impl ToolApi {
     /// The interface for these clients. Jobs that were queued before begin to run.
     #[must_use]
     pub fn start(settings: ApiSettings, config: ToolApiConfig, deps: ToolApiDeps) -> Self {
-        let ToolApiDeps { name, invoker, policy, discovery, store, view, webhooks } = deps;
+        let ToolApiDeps { name, invoker, policy, discovery, store, view, webhooks, vault } = deps;
         let registry = Arc::clone(invoker.registry());
         let rows = JobRows { store: store.clone(), agent: name.clone(), holder: new_id() };
         let webhooks = webhooks.map(|send| Webhooks::new(config.webhooks, send));
@@ -151,8 +163,9 @@ impl ToolApi {
             jobs: JobRunner::new(rows, config.jobs, webhooks),
             visitors: Visitors::new(settings),
             catalogue: Catalogue { registry, policy, discovery },
-            keys: Keys::new(store.clone()),
+            keys: Keys::new(store.clone(), vault),
             counts: Counts::new(store.clone()),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             calls: TaskTracker::new(),
             stop: CancellationToken::new(),
             agent: name,

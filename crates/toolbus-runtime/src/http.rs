@@ -1,13 +1,18 @@
 //! A small HTTP/1 server that cannot be used to hurt its process: connections are bounded in
-//! number, request heads in size and time, request bodies in time, and all of it ends when the
-//! server is closed.
+//! number, request heads in size and time, request bodies and a client's silence while it is
+//! answered in time, and all of it ends when the server is closed. Where there is no room for a new
+//! connection, the one that has waited longest for a request is closed.
 //!
 //! What is served, and how large a body may be, is the router's affair. A request that is answered
 //! before all of it was read is the last one of its connection.
 
+mod clocked_stream;
+mod guarded_body;
+mod places;
 mod request_body;
 mod respond;
 pub mod visitors;
+mod waiting;
 
 use std::future::poll_fn;
 use std::io;
@@ -22,28 +27,59 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use toolbus_config::ListenAddress;
 
-use request_body::{BodyProgress, BodyTimeouts};
+use clocked_stream::ClockedStream;
+pub use places::with_places;
+use request_body::BodyProgress;
+use waiting::{Connection, WaitingConnections};
 
-/// How long a client may take to send a request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest request head, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long accepting pauses after it failed, which it does for want of file handles.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(500);
+/// How often a connection that waits is looked for, to make room for a new one.
+const ROOM_INTERVAL: Duration = Duration::from_millis(50);
+/// What a client is told that did not send a whole head in time.
+const HEAD_TIMED_OUT: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 /// How long what a client still sends of a request is read after its answer. The system would
 /// otherwise tell the client that the connection broke, which can overtake the answer.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long a server waits for its clients.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// For the whole head of a request, from the end of the one before.
+    pub head: Duration,
+    /// For the next part of a body that is being read.
+    pub body_idle: Duration,
+    /// For a whole body.
+    pub body_total: Duration,
+    /// For a client to take a part of its answer.
+    pub write: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(5),
+            body_idle: Duration::from_secs(10),
+            body_total: Duration::from_secs(60),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
 /// What holds for the connections of one server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most connections at once; more wait in the system's queue.
+    /// Most connections at once. One more makes the connection close that has waited longest for a
+    /// request; where all are busy it waits, and the next ones do in the system's queue.
     pub connections_max: usize,
     /// How long a connection lives, whatever it does. `None`: as long as both ends want.
     pub lifetime: Option<Duration>,
@@ -93,14 +129,18 @@ impl Drop for Server {
 /// # Errors
 /// When the address is in use, not of this machine, or its name does not resolve.
 pub async fn serve(address: &ListenAddress, router: Router, limits: Limits) -> io::Result<Server> {
-    serve_within(address, router, limits, BodyTimeouts::default()).await
+    serve_within(address, router, limits, Timeouts::default()).await
 }
 
-async fn serve_within(
+/// The same with other clocks.
+///
+/// # Errors
+/// Those of [`serve`].
+pub async fn serve_within(
     address: &ListenAddress,
     router: Router,
     limits: Limits,
-    body_timeouts: BodyTimeouts,
+    timeouts: Timeouts,
 ) -> io::Result<Server> {
     let listener = bind_listener(address).await?;
     let stop = CancellationToken::new();
@@ -111,7 +151,8 @@ async fn serve_within(
     let acceptor = Acceptor {
         router,
         limits,
-        body_timeouts,
+        timeouts,
+        waiting: WaitingConnections::default(),
         stop: server.stop.clone(),
         ending: server.ending.clone(),
         tasks: server.tasks.clone(),
@@ -136,7 +177,8 @@ async fn bind_listener(address: &ListenAddress) -> io::Result<TcpListener> {
 struct Acceptor {
     router: Router,
     limits: Limits,
-    body_timeouts: BodyTimeouts,
+    timeouts: Timeouts,
+    waiting: WaitingConnections,
     stop: CancellationToken,
     ending: CancellationToken,
     tasks: TaskTracker,
@@ -146,54 +188,94 @@ impl Acceptor {
     async fn run(self, listener: TcpListener) {
         let permits = Arc::new(Semaphore::new(self.limits.connections_max));
 
-        // Dropping either wait loses nothing: a connection not accepted stays in the queue.
-        while let Some(Ok(permit)) =
-            self.ending.run_until_cancelled(Arc::clone(&permits).acquire_owned()).await
-        {
-            match self.ending.run_until_cancelled(listener.accept()).await {
-                None => return,
-                Some(Ok((stream, _))) => {
+        // Dropping either wait loses nothing that was begun.
+        while let Some(accepted) = self.ending.run_until_cancelled(listener.accept()).await {
+            match accepted {
+                Ok((stream, _)) => {
+                    let room = self.find_room(&permits);
+                    let Some(Some(permit)) = self.ending.run_until_cancelled(room).await else {
+                        return;
+                    };
                     let connection = self.serve_connection(stream);
                     self.tasks.spawn(async move {
                         connection.await;
                         drop(permit);
                     });
                 }
-                Some(Err(error)) => {
+                Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_BACKOFF).await;
+                    let pause = tokio::time::sleep(ACCEPT_BACKOFF);
+                    if self.ending.run_until_cancelled(pause).await.is_none() {
+                        return;
+                    }
                 }
+            }
+        }
+    }
+
+    /// Waits until there is room for one more connection, and makes some where others only wait.
+    async fn find_room(&self, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+            return Some(permit);
+        }
+        loop {
+            self.waiting.evict_longest();
+            let acquire = Arc::clone(permits).acquire_owned();
+            if let Ok(permit) = tokio::time::timeout(ROOM_INTERVAL, acquire).await {
+                return permit.ok();
             }
         }
     }
 
     /// Serves one connection until it ends, its time is up, or the server is closed.
     fn serve_connection(&self, stream: TcpStream) -> impl Future<Output = ()> + use<> {
-        let router = self.router.clone();
-        let body_timeouts = self.body_timeouts;
+        let timeouts = self.timeouts;
+        let shared = Arc::new(Connection::default());
+        let place = self.waiting.join(Arc::clone(&shared));
         let progress = Arc::new(BodyProgress::default());
-        let body_progress = Arc::clone(&progress);
-        let respond = move |request| {
-            let progress = Arc::clone(&body_progress);
-            Box::pin(respond::respond(router.clone(), request, body_timeouts, progress))
+        let answering = respond::Answering {
+            router: self.router.clone(),
+            timeouts,
+            progress: Arc::clone(&progress),
+            place,
         };
+        let stream = ClockedStream::new(stream, timeouts.write, Arc::clone(&shared));
 
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
+            .header_read_timeout(timeouts.head)
             .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service_fn(respond));
+            .serve_connection(
+                TokioIo::new(stream),
+                service_fn(move |request| Box::pin(answering.clone().respond(request))),
+            );
 
         let ending = self.ending.clone();
         let served = async move {
             let serving = poll_fn(|context| connection.poll_without_shutdown(context));
-            if ending.run_until_cancelled(serving).await.is_none() {
-                Pin::new(&mut connection).graceful_shutdown();
-                let _ = poll_fn(|context| connection.poll_without_shutdown(context)).await;
-            }
+            // Every arm only waits: what was begun of a request goes on or is given up as a whole.
+            let ended = tokio::select! {
+                ended = serving => Some(is_timeout(ended)),
+                () = shared.evicted.cancelled() => Some(true),
+                () = ending.cancelled() => None,
+            };
+            let is_head_late = match ended {
+                Some(is_late) => is_late,
+                None => {
+                    Pin::new(&mut connection).graceful_shutdown();
+                    let ended = poll_fn(|context| connection.poll_without_shutdown(context)).await;
+                    is_timeout(ended)
+                }
+            };
 
-            if progress.is_unread() {
-                let _ = close_gently(connection.into_parts().io.into_inner()).await;
+            let parts = connection.into_parts();
+            let mut stream = parts.io.into_inner().into_inner();
+            if is_head_late && !parts.read_buf.is_empty() {
+                let answer = stream.write_all(HEAD_TIMED_OUT);
+                let _ = tokio::time::timeout(LINGER_TIMEOUT, answer).await;
+                let _ = close_gently(stream).await;
+            } else if progress.is_unread() {
+                let _ = close_gently(stream).await;
             }
         };
 
@@ -211,6 +293,11 @@ impl Acceptor {
                 .await;
         }
     }
+}
+
+/// Whether a connection ended because the head of a request did not come in time.
+fn is_timeout(ended: Result<(), hyper::Error>) -> bool {
+    ended.is_err_and(|error| error.is_timeout())
 }
 
 /// Ends a connection whose client may still be sending what nobody wants.

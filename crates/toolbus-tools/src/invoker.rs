@@ -14,11 +14,14 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolbus_bus::{CallContext, Deadline, Interruption, Progress};
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
@@ -41,7 +44,8 @@ pub use builder::InvokerBuilder;
 use record::{Recorder, Recording};
 pub use shape::{Shape, ShapeContext};
 
-/// How long an executor may take to clean up once its call was cancelled, before it is dropped.
+/// How long an executor may take to clean up once its call was cancelled or out of time, before it
+/// is dropped.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);
 
 /// Runs calls. Clones are the same invoker.
@@ -60,6 +64,8 @@ pub(crate) struct InvokerInner {
     recorder: Recorder,
     /// What permits are sealed with, where workers are to check them.
     grant_key: Option<GrantKey>,
+    /// Tools that clean up after the end of their calls.
+    cleanups: TaskTracker,
 }
 
 impl Invoker {
@@ -217,7 +223,7 @@ impl Invoker {
     async fn run_and_shape(
         &self,
         passage: Passage,
-        entry: &ToolEntry,
+        entry: &Arc<ToolEntry>,
         recording: &Recording<'_>,
     ) -> Outcome {
         let Passage { call, subject, arguments, credentials, .. } = passage;
@@ -232,6 +238,8 @@ impl Invoker {
             Some(finder) => erase_progress(Arc::clone(finder), progress),
             None => progress,
         };
+        let is_over = Arc::default();
+        let progress = until_over(&is_over, progress);
         let context =
             CallContext { deadline, cancelled: call.cancelled, progress, asker: call.asker };
 
@@ -243,6 +251,7 @@ impl Invoker {
             deadline,
             progress: context.progress.clone(),
             cancelled: context.cancelled.clone(),
+            is_over,
         };
         let scope = call.scope;
         let shape_scope = Arc::clone(&scope);
@@ -268,7 +277,9 @@ impl Invoker {
         };
 
         recording.started();
-        let outcome = limits.wait_for(entry.executor.execute(invocation)).await;
+        let running = Arc::clone(entry);
+        let run = Box::pin(async move { running.executor.execute(invocation).await });
+        let outcome = limits.wait_for_tool(run, &self.inner.cleanups).await;
         let outcome = match &finder {
             Some(finder) => erase_outcome(finder, outcome),
             None => outcome,
@@ -294,24 +305,68 @@ struct RunLimits {
     deadline: Deadline,
     progress: Progress,
     cancelled: CancellationToken,
+    /// Whether the call is over, so that nobody hears its progress any more.
+    is_over: Arc<AtomicBool>,
 }
 
 impl RunLimits {
-    /// Waits for a step of the run. The step is dropped when the time of the call is over or when
-    /// it does not end on being told to: an executor promises that what it started ends with it.
-    async fn wait_for(&self, step: impl Future<Output = Outcome>) -> Outcome {
-        let step = pin!(step);
-        let enforced =
-            self.deadline.enforce_with(&self.progress, &self.cancelled, CANCEL_GRACE, step);
-        match enforced.await {
+    /// Waits for the tool. At the end of its time the call is cancelled and over; the tool has a
+    /// grace to clean up beside it, and is dropped then. On a cancel it has the same grace before
+    /// the call is over: an executor promises that what it started ends with it.
+    async fn wait_for_tool(
+        &self,
+        mut run: BoxFuture<'static, Outcome>,
+        cleanups: &TaskTracker,
+    ) -> Outcome {
+        match self.enforce(&mut run).await {
             Ok(outcome) => outcome,
-            Err(Interruption::Cancelled) => Err(CallError::cancelled()),
-            Err(Interruption::TimedOut) => {
-                let timeout = CallError::timeout(&self.tool, self.deadline.asked());
-                Err(timeout.with_execution(Execution::Started))
+            Err(interruption) => {
+                if interruption == Interruption::TimedOut {
+                    self.is_over.store(true, Ordering::Relaxed);
+                    self.cancelled.cancel();
+                    let cleanup = AssertUnwindSafe(run).catch_unwind();
+                    let cleanup = tokio::time::timeout(CANCEL_GRACE, cleanup);
+                    cleanups.spawn(cleanup.in_current_span());
+                }
+                Err(self.error_of(interruption))
             }
         }
     }
+
+    /// Waits for a step of ours, which is dropped when the time is over.
+    async fn wait_for(&self, step: impl Future<Output = Outcome>) -> Outcome {
+        match self.enforce(step).await {
+            Ok(outcome) => outcome,
+            Err(interruption) => Err(self.error_of(interruption)),
+        }
+    }
+
+    async fn enforce(&self, step: impl Future<Output = Outcome>) -> Result<Outcome, Interruption> {
+        self.deadline.enforce_with(&self.progress, &self.cancelled, CANCEL_GRACE, step).await
+    }
+
+    fn error_of(&self, interruption: Interruption) -> CallError {
+        match interruption {
+            Interruption::Cancelled => CallError::cancelled(),
+            Interruption::TimedOut => {
+                let timeout = CallError::timeout(&self.tool, self.deadline.asked());
+                timeout.with_execution(Execution::Started)
+            }
+        }
+    }
+}
+
+/// Progress for as long as its call is not over.
+fn until_over(is_over: &Arc<AtomicBool>, progress: Progress) -> Progress {
+    if !progress.is_wanted() {
+        return progress;
+    }
+    let is_over = Arc::clone(is_over);
+    Progress::to(move |step| {
+        if !is_over.load(Ordering::Relaxed) {
+            progress.send(step);
+        }
+    })
 }
 
 /// Waits for the work of a call, and cancels the call when its scope is.

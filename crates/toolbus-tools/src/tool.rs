@@ -231,8 +231,8 @@ impl Tool {
 
 /// Runs a tool.
 pub trait Executor: Send + Sync + 'static {
-    /// Runs one call. The invoker has checked the arguments, and drops the future at the deadline,
-    /// so what the call started must end with it.
+    /// Runs one call. The invoker has checked the arguments. At the deadline it cancels the call,
+    /// and drops the future a moment later, so what the call started must end with it.
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>>;
 
     /// Forgives habits of models before the arguments are checked: other spellings of a name, a

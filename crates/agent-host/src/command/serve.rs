@@ -48,7 +48,10 @@ pub(super) async fn run(
         Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
     }
 
-    let face = FaceServer::open(&settings.mcp_face, toolbus).await?;
+    let face = match settings.shares_port() {
+        true => None,
+        false => FaceServer::open(&settings.mcp_face, toolbus).await?,
+    };
     if let Some(face) = &face {
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
@@ -66,8 +69,9 @@ pub(super) async fn run(
     if let Some(state) = fleet.state() {
         state.report();
     }
+    let own_face = face.as_ref().map(FaceServer::address);
     let ports = Ports {
-        face: face.as_ref().map(FaceServer::address),
+        face: own_face.or_else(|| http.as_ref().and_then(HttpListener::face_address)),
         http: http.as_ref().map(HttpListener::address),
     };
     set_status(&context, &fleet, ports);

@@ -159,3 +159,58 @@ async fn tools_are_found_and_called_over_http_and_learned_from() {
     let logs = service.process().logs();
     assert!(!logs.contains(&key) && !logs.contains(ADMIN), "{logs}");
 }
+
+/// One port for programs and for MCP clients, each with what it asks of them.
+#[tokio::test]
+async fn programs_and_mcp_clients_share_a_port() {
+    let Some(bench) = DiscoveryBench::new() else { return };
+    let file = bench.store.path().join("toolbus.toml");
+    // Another process may take the port first.
+    let mut attempts = 0;
+    let service = loop {
+        attempts += 1;
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = format!(
+            "[discovery]\nenabled = true\n[mcp_face]\naddress = \"127.0.0.1:{port}\"\n\
+             allowed_hosts = [\"face.example\"]\n[http]\naddress = \"127.0.0.1:{port}\"\n\
+             [http.tool_api]\nenabled = true\nadmins = [\"root\"]\n\
+             [http.tokens]\nroot = \"{ADMIN}\"\n"
+        );
+        std::fs::write(&file, settings).unwrap();
+        let mut service = bench.launch(&["serve", "--config"]).arg(&file).start().unwrap();
+        match service.ready(LIMIT).await {
+            Ok(_) => break service,
+            Err(error) => assert!(attempts < 3, "{error}"),
+        }
+    };
+    let api = ApiClient::of(&service).await;
+    let mcp = mcp_url(&service, "mcpFace").await;
+    assert_eq!(mcp.trim_end_matches("/mcp"), api.base.trim_end_matches("/v1"));
+
+    // No token is asked for here, and one is there.
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }});
+    let ask = async |host: Option<&str>| {
+        let request = api.client.post(&mcp).json(&initialize);
+        let request = request.header("accept", "application/json, text/event-stream");
+        let request = match host {
+            Some(host) => request.header("host", host),
+            None => request,
+        };
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(ask(None).await, 200);
+    let (status, refused) = api.post("retrieve_tools", "wrong", json!({"query": "x"})).await;
+    assert_eq!((status, &refused["error"]["code"]), (401, &json!("INVALID_TOKEN")), "{refused}");
+    let (status, found) = api.post("retrieve_tools", ADMIN, json!({"query": "time"})).await;
+    assert_eq!(status, 200, "{found}");
+
+    // Names that one may be reached by are not the other's.
+    assert_eq!(ask(Some("face.example")).await, 200);
+    assert_eq!(ask(Some("evil.example")).await, 403);
+    let servers = api.client.get(format!("{}/servers", api.base)).bearer_auth(ADMIN);
+    let servers = servers.header("host", "face.example").send().await.unwrap();
+    assert_eq!(servers.status(), 403);
+}

@@ -13,6 +13,7 @@ use toolbus_wire::ErrorCode;
 use utoipa::ToSchema;
 
 use super::answer::Payload;
+use super::keys::SecretError;
 
 /// How long a client waits before it asks again, where nothing better is known.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);
@@ -232,9 +233,34 @@ impl From<VisitorError> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
+        // What is read of it later is no better: somebody has to see to it.
+        let needs_repair = matches!(
+            error,
+            StoreError::Damaged(_)
+                | StoreError::Newer { .. }
+                | StoreError::ChangedMigration { .. }
+                | StoreError::Conflict(_)
+                | StoreError::Refused(_)
+        );
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, "the store cannot be used for a request");
+        if needs_repair {
+            tracing::error!(error, "the store cannot be used for a request");
+            return Self::new(ApiErrorCode::InternalError, "the state cannot be used");
+        }
+        tracing::warn!(error, "the store cannot be used for a request now");
         Self::new(ApiErrorCode::ServiceUnavailable, "the state cannot be reached for now")
+    }
+}
+
+impl From<SecretError> for ApiError {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Store(error) => error.into(),
+            SecretError::Vault(error) => {
+                tracing::error!(%error, "the vault cannot be used for a request");
+                Self::new(ApiErrorCode::InternalError, "the vault cannot be used")
+            }
+        }
     }
 }
 

@@ -55,8 +55,13 @@ impl Fields {
             let error = ApiError::invalid("the body of a request is application/json");
             return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
-        let body = body.map_err(|rejected| {
-            ApiError::invalid(rejected.body_text()).with_status(rejected.status())
+        let body = body.map_err(|rejected| match rejected.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                ApiError::invalid(rejected.body_text()).with_status(rejected.status())
+            }
+            // The client was too slow, or has gone away.
+            _ => ApiError::invalid("the body did not come, or not in time")
+                .with_status(StatusCode::REQUEST_TIMEOUT),
         })?;
 
         let not_json = |what: String| ApiError::new(ApiErrorCode::InvalidJson, what);

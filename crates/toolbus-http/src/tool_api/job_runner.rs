@@ -1,5 +1,5 @@
-//! Runs the jobs of an agent: claims what is queued while there is room, keeps the leases, and ends
-//! what other processes have left.
+//! Runs the jobs of an agent: claims what is queued while there is room, keeps the leases, ends
+//! what other processes have left, and has their webhooks delivered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,22 +12,21 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::Progress;
-use toolbus_policy::{parse_principal, principal_text};
+use toolbus_policy::parse_principal;
 use toolbus_store::until_changed;
 use toolbus_tools::Principal;
 use toolbus_tools::scope::Proof;
-use url::Url;
 
 use super::Shared;
 use super::api_error::{ApiError, ApiErrorCode};
 use super::execution::Execution;
 use super::jobs::{CHANGES, Job, JobEnd, JobRows, JobStatus, PROCESS_ENDED};
 use super::keys::KEY_ISSUER;
-use super::routes::jobs::JobData;
-use super::webhooks::{Delivered, Delivery, Webhooks};
+use super::webhook_runner;
+use super::webhooks::Webhooks;
 
-/// How often jobs are looked for that nobody has told of.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// How often jobs and webhooks are looked for that nobody has told of.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// How often leases are renewed, and those of others looked at.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// How often old jobs are forgotten.
@@ -71,13 +70,13 @@ pub(crate) struct JobRunner {
     pub(crate) config: JobConfig,
     places: Arc<Semaphore>,
     nudge: Notify,
-    tasks: TaskTracker,
-    /// Fires when nothing more is claimed.
-    closing: CancellationToken,
-    /// Fires when jobs that run are given up.
-    stop: CancellationToken,
+    pub(super) tasks: TaskTracker,
+    /// Fires when no more jobs are claimed.
+    pub(super) closing: CancellationToken,
+    /// Fires when what runs is given up.
+    pub(super) stop: CancellationToken,
     running: Mutex<HashMap<String, watch::Sender<JobProgress>>>,
-    webhooks: Option<Webhooks>,
+    pub(super) webhooks: Option<Webhooks>,
 }
 
 impl JobRunner {
@@ -110,16 +109,14 @@ impl JobRunner {
         self.running.lock().get(id).map(watch::Sender::subscribe)
     }
 
-    /// Claims no more, and waits up to `grace` for what runs. What is left has failed.
+    /// Claims no more, and waits up to `grace` for what runs. Jobs that are left have failed, and
+    /// webhooks are tried again by another process.
     pub(crate) async fn drain(&self, grace: Duration) {
         self.closing.cancel();
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
             self.stop.cancel();
             self.tasks.wait().await;
-        }
-        if let Some(webhooks) = &self.webhooks {
-            webhooks.drain(grace).await;
         }
     }
 }
@@ -134,8 +131,10 @@ pub(crate) fn start(shared: &Arc<Shared>) {
         // Leases are kept until the last job has ended.
         while !this.jobs.running.lock().is_empty() {
             keep_leases(&this).await;
+            webhook_runner::claim_due(&this).await;
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+        webhook_runner::claim_due(&this).await;
     });
 }
 
@@ -158,9 +157,11 @@ async fn follow(shared: &Arc<Shared>) {
                 if let Err(error) = jobs.rows.forget(jobs.config.retention).await {
                     tracing::warn!(%error, "old jobs are not forgotten yet");
                 }
+                shared.keys.sweep_secrets().await;
                 forgot = Some(Instant::now());
             }
             claim_all(shared).await;
+            webhook_runner::claim_due(shared).await;
         }
 
         // Nothing is lost whichever of them comes first: the rows are looked at again.
@@ -184,7 +185,6 @@ async fn keep_leases(shared: &Arc<Shared>) {
         Ok(ended) => {
             for job in ended {
                 tracing::warn!(job = job.id, "ended a job whose process is gone");
-                send_webhook(shared, job).await;
             }
         }
         Err(error) => tracing::warn!(%error, "jobs of processes that are gone are not ended"),
@@ -215,10 +215,11 @@ fn run(shared: &Arc<Shared>, job: Job, place: OwnedSemaphorePermit) {
         let ended = this.jobs.rows.end(&job.id, end).await;
         this.jobs.running.lock().remove(&job.id);
         drop(place);
+        // There is room for another, and its webhook is due.
         this.jobs.wake();
 
         match ended {
-            Ok(Some(job)) => send_webhook(&this, job).await,
+            Ok(Some(_)) => {}
             Ok(None) => tracing::warn!(job = job.id, "a job had ended before it was over"),
             // Its lease runs out, and then it has failed.
             Err(error) => tracing::error!(%error, job = job.id, "the end of a job is not kept"),
@@ -267,7 +268,7 @@ async fn owner_of(shared: &Shared, job: &Job) -> Result<Principal, ApiError> {
     let principal = parse_principal(&job.owner)
         .map_err(|_| ApiError::new(ApiErrorCode::InternalError, "the owner cannot be read"))?;
     let is_of_key = matches!(&principal.proof, Proof::Token { issuer } if **issuer == *KEY_ISSUER);
-    if is_of_key && shared.keys.webhook_secret(&principal.name).await?.is_none() {
+    if is_of_key && shared.keys.active_id(&principal.name).await?.is_none() {
         let what = "the key of its owner was revoked or has expired";
         return Err(ApiError::new(ApiErrorCode::Forbidden, what));
     }
@@ -280,44 +281,4 @@ fn end_of_error(error: &ApiError) -> JobEnd {
         _ => JobStatus::Failed,
     };
     JobEnd { status, outcome: json!({"error": error.body}).to_string() }
-}
-
-/// Has the owner of a job told of its end, where it wants that.
-pub(crate) async fn send_webhook(shared: &Arc<Shared>, job: Job) {
-    let (Some(webhooks), Some(url)) = (&shared.jobs.webhooks, &job.webhook_url) else { return };
-    let (Ok(url), Ok(owner)) = (Url::parse(url), parse_principal(&job.owner)) else { return };
-    let secret = match shared.keys.webhook_secret(&owner.name).await {
-        Ok(Some(secret)) => secret,
-        Ok(None) => return,
-        Err(error) => {
-            tracing::warn!(%error, job = job.id, "a webhook is not sent");
-            return;
-        }
-    };
-
-    debug_assert_eq!(principal_text(&owner), job.owner, "an owner is kept as it is read");
-    let data = JobData::of(&job);
-    let body = json!({"event": format!("job.{}", job.status.as_str()), "job": data}).to_string();
-    let rows = shared.jobs.rows.clone();
-    let id = job.id.clone();
-    let tell = {
-        let rows = rows.clone();
-        move |delivered| -> futures_util::future::BoxFuture<'static, ()> {
-            Box::pin(async move {
-                let state = match delivered {
-                    Delivered::Yes => "delivered",
-                    Delivered::No => "failed",
-                };
-                if let Err(error) = rows.set_webhook_state(&id, state).await {
-                    tracing::debug!(%error, job = id, "what became of a webhook is not kept");
-                }
-            })
-        }
-    };
-    let delivery = Delivery { job: job.id.clone(), url, secret, body };
-    if !webhooks.deliver(delivery, tell)
-        && let Err(error) = rows.set_webhook_state(&job.id, "dropped").await
-    {
-        tracing::debug!(%error, job = job.id, "what became of a webhook is not kept");
-    }
 }

@@ -3,6 +3,9 @@
 //! A key is 32 random bytes from the system. The store has its SHA-256 and nothing that it could be
 //! found from: a slow hash is for secrets that can be guessed. Every request looks its key up, so
 //! one that is revoked is of no use at once, in every process at the store.
+//!
+//! What webhooks of a key's jobs are signed with is in the vault, and only there: without a vault,
+//! no key has one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,8 +14,10 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
-use toolbus_store::{Error, LazyStore};
+use toolbus_store::{Error, LazyStore, Transaction};
+use toolbus_vault::{CredentialPlace, LazyVault, VaultError};
 use toolbus_wire::envelope::new_id;
+use zeroize::Zeroizing;
 
 use super::access::Role;
 
@@ -29,6 +34,10 @@ const KEY_BYTES_MAX: usize = 128;
 /// How much of a key is shown later, in bytes.
 const SHOWN_BYTES: usize = 8;
 const SECRET_BYTES: usize = 32;
+/// Who has the secrets of webhooks, in the vault.
+const SECRET_PROVIDER: &str = "webhooks:toolbus-keys";
+/// Most secrets of keys of no more use that are removed at once.
+const SWEPT_MAX: i64 = 100;
 /// How much of a digest a key is found by, in bytes of text.
 const LOOKUP_BYTES: usize = 16;
 const COLUMNS: &str =
@@ -72,8 +81,8 @@ pub(crate) struct NewKey {
 pub(crate) struct IssuedKey {
     pub(crate) key: Key,
     pub(crate) token: String,
-    /// What webhooks of its jobs are signed with.
-    pub(crate) webhook_secret: String,
+    /// What webhooks of its jobs are signed with. `None`: there is no vault for it.
+    pub(crate) webhook_secret: Option<String>,
 }
 
 /// Why no key was given out.
@@ -87,10 +96,42 @@ pub(crate) enum NotIssued {
     NoRandomness,
 }
 
+/// Why the secret of a key cannot be had or kept.
+#[derive(Debug)]
+pub(crate) enum SecretError {
+    Store(Error),
+    Vault(VaultError),
+}
+
+impl From<Error> for SecretError {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<VaultError> for SecretError {
+    fn from(error: VaultError) -> Self {
+        match error {
+            VaultError::Store(error) => Self::Store(error),
+            error => Self::Vault(error),
+        }
+    }
+}
+
 /// The keys of a store. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Keys {
     store: LazyStore,
+    vault: Option<LazyVault>,
+}
+
+/// A key that is to be kept, with what was made for it.
+struct MadeKey {
+    id: String,
+    new: NewKey,
+    shown: String,
+    digest: String,
+    has_secret: bool,
 }
 
 impl KeyKind {
@@ -139,8 +180,13 @@ impl Key {
 }
 
 impl Keys {
-    pub(crate) fn new(store: LazyStore) -> Self {
-        Self { store }
+    pub(crate) fn new(store: LazyStore, vault: Option<LazyVault>) -> Self {
+        Self { store, vault }
+    }
+
+    /// Whether keys have secrets for webhooks.
+    pub(crate) fn have_secrets(&self) -> bool {
+        self.vault.is_some()
     }
 
     /// The key of this text, where it is one that may be used now.
@@ -161,70 +207,38 @@ impl Keys {
     }
 
     /// Gives out a key.
-    pub(crate) async fn issue(&self, new: NewKey) -> Result<Result<IssuedKey, NotIssued>, Error> {
+    pub(crate) async fn issue(
+        &self,
+        new: NewKey,
+    ) -> Result<Result<IssuedKey, NotIssued>, SecretError> {
         let (Some(secret), Some(webhook)) = (random_text(), random_text()) else {
             return Ok(Err(NotIssued::NoRandomness));
         };
         let token = format!("{PREFIX}{}_{secret}", new.kind.as_str());
-        let webhook_secret = format!("whsec_{webhook}");
-        let digest = digest_of(&token);
-        let shown = token[..SHOWN_BYTES].to_owned();
-        let kept_secret = webhook_secret.clone();
+        let id = new_id();
+        // First: a key without its secret would be of no use for webhooks.
+        let webhook_secret = match &self.vault {
+            Some(vault) => {
+                let secret = format!("whsec_{webhook}");
+                vault.open().await?.put(secret_place(&id), &secret).await?;
+                Some(secret)
+            }
+            None => None,
+        };
 
+        let made = MadeKey {
+            id: id.clone(),
+            new,
+            shown: token[..SHOWN_BYTES].to_owned(),
+            digest: digest_of(&token),
+            has_secret: webhook_secret.is_some(),
+        };
         let store = self.store.open().await?;
-        let written = store.write(move |transaction| {
-            Box::pin(async move {
-                let now = transaction.now_ms().await?;
-                // What is of no use any more makes room, and gives its name back.
-                let kept: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM http_keys")
-                    .fetch_one(transaction.connection())
-                    .await?;
-                if kept >= KEYS_MAX {
-                    return Ok(Err(NotIssued::Full));
-                }
-                sqlx::query(
-                    "UPDATE http_keys SET revoked_ms = $1
-                     WHERE name = $2 AND revoked_ms IS NULL AND expires_ms <= $1",
-                )
-                .bind(now)
-                .bind(&*new.name)
-                .execute(transaction.connection())
-                .await?;
-                let key = Key {
-                    id: new_id(),
-                    name: new.name,
-                    kind: new.kind.as_str().to_owned(),
-                    shown,
-                    role: new.role,
-                    plan: new.plan,
-                    digest,
-                    created_ms: now,
-                    expires_ms: new.lifetime_ms.map(|lifetime| now.saturating_add(lifetime)),
-                    revoked_ms: None,
-                };
-                let inserted = sqlx::query(
-                    "INSERT INTO http_keys (id, name, kind, shown, role, plan, lookup, digest,
-                         webhook_secret, created_ms, expires_ms)
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-                     ON CONFLICT DO NOTHING",
-                )
-                .bind(&*key.id)
-                .bind(&*key.name)
-                .bind(&*key.kind)
-                .bind(&*key.shown)
-                .bind(key.role.as_str())
-                .bind(&*key.plan)
-                .bind(&key.digest[..LOOKUP_BYTES])
-                .bind(&*key.digest)
-                .bind(&*kept_secret)
-                .bind(key.created_ms)
-                .bind(key.expires_ms)
-                .execute(transaction.connection())
-                .await?;
-                Ok(if inserted.rows_affected() == 0 { Err(NotIssued::NameTaken) } else { Ok(key) })
-            })
-        });
-        Ok(written.await?.map(|key| IssuedKey { key, token, webhook_secret }))
+        let written = store.write(move |transaction| Box::pin(insert(transaction, made))).await;
+        if let (Ok(Err(_)), Some(vault)) = (&written, &self.vault) {
+            vault.open().await?.remove(secret_place(&id)).await?;
+        }
+        Ok(written?.map(|key| IssuedKey { key, token, webhook_secret }))
     }
 
     /// All keys, the newest first.
@@ -253,8 +267,8 @@ impl Keys {
                 Box::pin(async move {
                     let now = transaction.now_ms().await?;
                     let text = format!(
-                        "UPDATE http_keys SET revoked_ms = COALESCE(revoked_ms, $1),
-                         webhook_secret = '' WHERE id = $2 RETURNING {COLUMNS}"
+                        "UPDATE http_keys SET revoked_ms = COALESCE(revoked_ms, $1)
+                         WHERE id = $2 RETURNING {COLUMNS}"
                     );
                     let row = sqlx::query(AssertSqlSafe(text))
                         .bind(now)
@@ -267,17 +281,128 @@ impl Keys {
             .await
     }
 
-    /// What the webhooks of the key of this name are signed with, while it may be used.
-    pub(crate) async fn webhook_secret(&self, name: &str) -> Result<Option<String>, Error> {
+    /// The id of the key of this name, while it may be used.
+    pub(crate) async fn active_id(&self, name: &str) -> Result<Option<String>, Error> {
         let store = self.store.open().await?;
         let now = store.location().now_ms_sql();
         let text = format!(
-            "SELECT webhook_secret FROM http_keys WHERE name = $1 AND revoked_ms IS NULL
+            "SELECT id FROM http_keys WHERE name = $1 AND revoked_ms IS NULL
              AND (expires_ms IS NULL OR expires_ms > {now})"
         );
-        let secret = sqlx::query_scalar(AssertSqlSafe(text)).bind(name);
-        Ok(secret.fetch_optional(store.readers()).await?)
+        let id = sqlx::query_scalar(AssertSqlSafe(text)).bind(name);
+        Ok(id.fetch_optional(store.readers()).await?)
     }
+
+    /// What the webhooks of the key of this name are signed with, while it may be used.
+    pub(crate) async fn webhook_secret(
+        &self,
+        name: &str,
+    ) -> Result<Option<Zeroizing<String>>, SecretError> {
+        let (Some(id), Some(vault)) = (self.active_id(name).await?, &self.vault) else {
+            return Ok(None);
+        };
+        Ok(vault.find(&secret_place(&id)).await?)
+    }
+
+    /// Removes the secrets of keys that are of no more use. Those that are left are removed the
+    /// next time.
+    pub(crate) async fn sweep_secrets(&self) {
+        if let Some(vault) = &self.vault
+            && let Err(error) = self.sweep(vault).await
+        {
+            tracing::warn!(?error, "secrets of keys of no more use are not removed yet");
+        }
+    }
+
+    async fn sweep(&self, vault: &LazyVault) -> Result<(), SecretError> {
+        let store = self.store.open().await?;
+        let now = store.location().now_ms_sql();
+        let text = format!(
+            "SELECT id FROM http_keys WHERE has_secret = 1
+             AND (revoked_ms IS NOT NULL OR expires_ms <= {now}) LIMIT $1"
+        );
+        let ids: Vec<String> = sqlx::query_scalar(AssertSqlSafe(text))
+            .bind(SWEPT_MAX)
+            .fetch_all(store.readers())
+            .await
+            .map_err(Error::from)?;
+
+        for id in ids {
+            vault.open().await?.remove(secret_place(&id)).await?;
+            let swept = store.write(move |transaction| {
+                Box::pin(async move {
+                    sqlx::query("UPDATE http_keys SET has_secret = 0 WHERE id = $1")
+                        .bind(id)
+                        .execute(transaction.connection())
+                        .await?;
+                    Ok(())
+                })
+            });
+            swept.await?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps a key, unless another one has its name.
+async fn insert(
+    transaction: &mut Transaction,
+    made: MadeKey,
+) -> Result<Result<Key, NotIssued>, Error> {
+    let now = transaction.now_ms().await?;
+    let kept: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM http_keys")
+        .fetch_one(transaction.connection())
+        .await?;
+    if kept >= KEYS_MAX {
+        return Ok(Err(NotIssued::Full));
+    }
+    let MadeKey { id, new, shown, digest, has_secret } = made;
+    // One that has expired gives its name back.
+    sqlx::query(
+        "UPDATE http_keys SET revoked_ms = $1
+         WHERE name = $2 AND revoked_ms IS NULL AND expires_ms <= $1",
+    )
+    .bind(now)
+    .bind(&*new.name)
+    .execute(transaction.connection())
+    .await?;
+
+    let key = Key {
+        id,
+        name: new.name,
+        kind: new.kind.as_str().to_owned(),
+        shown,
+        role: new.role,
+        plan: new.plan,
+        digest,
+        created_ms: now,
+        expires_ms: new.lifetime_ms.map(|lifetime| now.saturating_add(lifetime)),
+        revoked_ms: None,
+    };
+    let inserted = sqlx::query(
+        "INSERT INTO http_keys (id, name, kind, shown, role, plan, lookup, digest, has_secret,
+             created_ms, expires_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(&*key.id)
+    .bind(&*key.name)
+    .bind(&*key.kind)
+    .bind(&*key.shown)
+    .bind(key.role.as_str())
+    .bind(&*key.plan)
+    .bind(&key.digest[..LOOKUP_BYTES])
+    .bind(&*key.digest)
+    .bind(i64::from(has_secret))
+    .bind(key.created_ms)
+    .bind(key.expires_ms)
+    .execute(transaction.connection())
+    .await?;
+    Ok(if inserted.rows_affected() == 0 { Err(NotIssued::NameTaken) } else { Ok(key) })
+}
+
+fn secret_place(id: &str) -> CredentialPlace {
+    CredentialPlace::new(SECRET_PROVIDER, id)
 }
 
 fn digest_of(token: &str) -> String {

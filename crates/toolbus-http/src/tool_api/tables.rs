@@ -3,11 +3,12 @@
 use toolbus_store::{Migration, Migrations};
 
 /// What a store needs that keeps the keys, counts and jobs of clients.
-pub const MIGRATIONS: Migrations = Migrations {
-    owner: "http",
-    steps: &[Migration {
-        version: 1,
-        sql: "CREATE TABLE http_keys (
+pub const MIGRATIONS: Migrations =
+    Migrations { owner: "http", steps: &[KEYS_COUNTS_AND_JOBS, DURABLE_WEBHOOKS] };
+
+const KEYS_COUNTS_AND_JOBS: Migration = Migration {
+    version: 1,
+    sql: "CREATE TABLE http_keys (
                   id TEXT PRIMARY KEY,
                   name TEXT NOT NULL,
                   kind TEXT NOT NULL,
@@ -51,5 +52,17 @@ pub const MIGRATIONS: Migrations = Migrations {
                   WHERE ended_ms IS NULL;
               CREATE INDEX http_jobs_owner ON http_jobs (agent, owner);
               CREATE INDEX http_jobs_ended ON http_jobs (agent, ended_ms)",
-    }],
+};
+
+/// A webhook is due from the end of its job on; whoever takes it makes it due later. Secrets that
+/// it is signed with are in the vault and not here.
+const DURABLE_WEBHOOKS: Migration = Migration {
+    version: 2,
+    sql: "ALTER TABLE http_keys DROP COLUMN webhook_secret;
+          ALTER TABLE http_keys ADD COLUMN has_secret BIGINT NOT NULL DEFAULT 0;
+          CREATE INDEX http_keys_secret ON http_keys (has_secret) WHERE has_secret = 1;
+          ALTER TABLE http_jobs ADD COLUMN webhook_due_ms BIGINT;
+          ALTER TABLE http_jobs ADD COLUMN webhook_attempts BIGINT NOT NULL DEFAULT 0;
+          CREATE INDEX http_jobs_webhook ON http_jobs (agent, webhook_due_ms)
+              WHERE webhook_due_ms IS NOT NULL",
 };

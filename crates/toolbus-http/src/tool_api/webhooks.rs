@@ -1,7 +1,8 @@
 //! Webhooks: what is told to an address of a client when its job has ended.
 //!
-//! They are sent beside the jobs and delay none: a bounded number of them waits, each is tried a
-//! bounded number of times, and each try ends in bounded time. The receiver knows them by a
+//! They are sent beside the jobs and delay none. A webhook is due by the write that ends its job,
+//! and stays so in the store until it is delivered or given up: each try is bounded in time, and
+//! all of them in number and age, whichever processes make them. The receiver knows them by a
 //! signature over the time and the body.
 
 use std::sync::Arc;
@@ -10,9 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolbus_wire::clock::unix_now;
 use url::Url;
 
@@ -22,18 +21,20 @@ pub const WEBHOOK_TIMESTAMP: &str = "x-toolbus-timestamp";
 pub const WEBHOOK_SIGNATURE: &str = "x-toolbus-signature";
 /// How every signature begins.
 const SIGNATURE_PREFIX: &str = "sha256=";
+/// How much longer than a try nobody else takes a webhook.
+const LEASE_MARGIN_GRACE: Duration = Duration::from_secs(10);
 
 /// How webhooks are sent.
 #[derive(Debug, Clone, Copy)]
 pub struct WebhookConfig {
-    /// How many wait or are sent at once; more are dropped.
-    pub waiting_max: usize,
-    /// How many are sent at once.
+    /// How many this process sends at once.
     pub sending_max: usize,
     /// How often one is tried.
     pub attempts_max: u32,
     /// How long is waited after the first try; four times as long after each further one.
     pub retry_backoff: Duration,
+    /// How long after the end of its job one is still tried.
+    pub age_max: Duration,
     /// How long one try may take.
     pub send_timeout: Duration,
 }
@@ -41,10 +42,10 @@ pub struct WebhookConfig {
 impl Default for WebhookConfig {
     fn default() -> Self {
         Self {
-            waiting_max: 256,
             sending_max: 8,
-            attempts_max: 4,
+            attempts_max: 7,
             retry_backoff: Duration::from_secs(1),
+            age_max: Duration::from_secs(60 * 60),
             send_timeout: Duration::from_secs(10),
         }
     }
@@ -81,118 +82,89 @@ pub trait SendWebhook: Send + Sync + 'static {
     fn send(&self, request: WebhookRequest) -> BoxFuture<'_, Result<u16, WebhookError>>;
 }
 
-/// A webhook that is to be delivered.
-pub(crate) struct Delivery {
-    pub(crate) job: String,
+/// What became of a try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    Delivered,
+    /// It may be taken later.
+    Later,
+    /// It will not be taken.
+    Refused,
+}
+
+/// A webhook that is to be sent.
+pub(crate) struct Delivery<'a> {
+    pub(crate) job: &'a str,
     pub(crate) url: Url,
-    pub(crate) secret: String,
+    pub(crate) secret: &'a str,
     pub(crate) body: String,
 }
 
-/// What became of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivered {
-    Yes,
-    No,
-}
-
-/// Sends webhooks in the background. Clones are the same.
-#[derive(Clone)]
+/// Sends webhooks.
 pub(crate) struct Webhooks {
     config: WebhookConfig,
     send: Arc<dyn SendWebhook>,
-    waiting: Arc<Semaphore>,
     sending: Arc<Semaphore>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
 }
 
 impl Webhooks {
     pub(crate) fn new(config: WebhookConfig, send: Arc<dyn SendWebhook>) -> Self {
-        Self {
-            config,
-            send,
-            waiting: Arc::new(Semaphore::new(config.waiting_max)),
-            sending: Arc::new(Semaphore::new(config.sending_max)),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
-        }
+        Self { config, send, sending: Arc::new(Semaphore::new(config.sending_max)) }
     }
 
-    /// Has a webhook delivered, and tells what became of it. `false`: too many wait.
-    pub(crate) fn deliver(
-        &self,
-        delivery: Delivery,
-        tell: impl FnOnce(Delivered) -> BoxFuture<'static, ()> + Send + 'static,
-    ) -> bool {
-        let Ok(place) = Arc::clone(&self.waiting).try_acquire_owned() else {
-            tracing::warn!(job = delivery.job, "dropped a webhook: too many wait");
-            return false;
-        };
-        let this = self.clone();
-        self.tasks.spawn(async move {
-            let attempts = this.attempt_all(&delivery);
-            let delivered = this.stop.run_until_cancelled(attempts).await;
-            drop(place);
-            tell(delivered.unwrap_or(Delivered::No)).await;
-        });
-        true
+    /// A place for one more to be sent, where there is one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.sending).try_acquire_owned().ok()
     }
 
-    /// Waits up to `grace` for those that are under way.
-    pub(crate) async fn drain(&self, grace: Duration) {
-        self.tasks.close();
-        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
-            self.stop.cancel();
-            self.tasks.wait().await;
-        }
+    /// For how long nobody else sends what this process has taken.
+    pub(crate) fn lease(&self) -> Duration {
+        self.config.send_timeout + LEASE_MARGIN_GRACE
     }
 
-    async fn attempt_all(&self, delivery: &Delivery) -> Delivered {
-        let body: Arc<str> = delivery.body.as_str().into();
-        let mut backoff = self.config.retry_backoff;
-        for attempt in 1..=self.config.attempts_max {
-            // Whoever is slow has others wait no longer than its try takes.
-            let Ok(_sending) = self.sending.acquire().await else { return Delivered::No };
-            let sent = self.attempt(delivery, &body).await;
-            drop(_sending);
-
-            match sent {
-                Ok(200..=299) => return Delivered::Yes,
-                Ok(status) if !may_retry(status) => {
-                    tracing::info!(job = delivery.job, status, "a webhook was refused");
-                    return Delivered::No;
-                }
-                Err(WebhookError::Refused(reason)) => {
-                    tracing::info!(job = delivery.job, reason, "a webhook may not be sent there");
-                    return Delivered::No;
-                }
-                Ok(status) => tracing::debug!(job = delivery.job, attempt, status, "no delivery"),
-                Err(error) => tracing::debug!(job = delivery.job, attempt, %error, "no delivery"),
-            }
-            if attempt < self.config.attempts_max {
-                tokio::time::sleep(backoff).await;
-                backoff *= 4;
-            }
-        }
-        tracing::info!(job = delivery.job, "a webhook was not delivered");
-        Delivered::No
+    /// How long is waited after so many tries. `None`: there are no more.
+    pub(crate) fn backoff(&self, attempts: u32) -> Option<Duration> {
+        let more = attempts < self.config.attempts_max;
+        let factor = 4_u32.saturating_pow(attempts.saturating_sub(1));
+        more.then(|| self.config.retry_backoff.saturating_mul(factor))
     }
 
-    async fn attempt(&self, delivery: &Delivery, body: &Arc<str>) -> Result<u16, WebhookError> {
+    /// Whether one is too old to be sent whose job ended so long ago.
+    pub(crate) fn is_too_old(&self, age: Duration) -> bool {
+        age > self.config.age_max
+    }
+
+    /// Sends a webhook once.
+    pub(crate) async fn attempt(&self, delivery: Delivery<'_>) -> Attempt {
+        let Delivery { job, url, secret, body } = delivery;
         let timestamp = unix_now().as_secs();
-        let signature = sign_webhook(&delivery.secret, timestamp, body);
-        let request = WebhookRequest {
-            url: delivery.url.clone(),
-            headers: vec![
-                (WEBHOOK_TIMESTAMP, timestamp.to_string()),
-                (WEBHOOK_SIGNATURE, signature),
-            ],
-            body: Arc::clone(body),
-            timeout: self.config.send_timeout,
-        };
-        let sending = tokio::time::timeout(self.config.send_timeout, self.send.send(request));
-        sending.await.unwrap_or_else(|_| Err(WebhookError::Unreachable("no answer".to_owned())))
+        let signature = sign_webhook(secret, timestamp, &body);
+        let headers =
+            vec![(WEBHOOK_TIMESTAMP, timestamp.to_string()), (WEBHOOK_SIGNATURE, signature)];
+        let timeout = self.config.send_timeout;
+        let request = WebhookRequest { url, headers, body: body.into(), timeout };
+
+        let sending = tokio::time::timeout(timeout, self.send.send(request));
+        let no_answer = || Err(WebhookError::Unreachable("no answer".to_owned()));
+        match sending.await.unwrap_or_else(|_| no_answer()) {
+            Ok(200..=299) => Attempt::Delivered,
+            Ok(status) if may_retry(status) => {
+                tracing::debug!(job, status, "a webhook was not taken yet");
+                Attempt::Later
+            }
+            Ok(status) => {
+                tracing::info!(job, status, "a webhook was refused");
+                Attempt::Refused
+            }
+            Err(error @ WebhookError::Refused(_)) => {
+                tracing::info!(%error, job, "a webhook is not sent");
+                Attempt::Refused
+            }
+            Err(error) => {
+                tracing::debug!(%error, job, "a webhook could not be sent yet");
+                Attempt::Later
+            }
+        }
     }
 }
 

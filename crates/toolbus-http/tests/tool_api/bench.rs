@@ -22,6 +22,7 @@ use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::id::ToolId;
 use toolbus_tools::registry::{Offer, Provider, ToolState};
 use toolbus_tools::{Invoker, Registry, Tool, View};
+use toolbus_vault::{KeySource, LazyVault, VaultKey};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::name::AgentName;
@@ -150,7 +151,24 @@ impl Bench {
         config: ToolApiConfig,
         webhooks: Option<Arc<dyn SendWebhook>>,
     ) -> Self {
-        let store = LazyStore::new(place.location.parse().unwrap(), &[MIGRATIONS]);
+        Self::with_vault(place, config, webhooks, true)
+    }
+
+    /// The same without a vault.
+    pub(crate) fn without_vault(place: &StatePlace, webhooks: Arc<dyn SendWebhook>) -> Self {
+        Self::with_vault(place, config(), Some(webhooks), false)
+    }
+
+    fn with_vault(
+        place: &StatePlace,
+        config: ToolApiConfig,
+        webhooks: Option<Arc<dyn SendWebhook>>,
+        has_vault: bool,
+    ) -> Self {
+        let migrations = [MIGRATIONS, toolbus_vault::MIGRATIONS];
+        let store = LazyStore::new(place.location.parse().unwrap(), &migrations);
+        let key = VaultKey::parse(&"5a".repeat(32)).unwrap();
+        let vault = has_vault.then(|| LazyVault::new(store.clone(), KeySource::Given(key)));
         let registry = Arc::new(Registry::new());
         let cancelled = Arc::new(AtomicUsize::new(0));
         let gate = Arc::new(Semaphore::new(0));
@@ -181,6 +199,7 @@ impl Bench {
             store: store.clone(),
             view: View::all(),
             webhooks,
+            vault,
         };
         let api = ToolApi::start(settings, config, deps);
         let router = api.router();
@@ -259,6 +278,27 @@ fn register(registry: &Registry, cancelled: &Arc<AtomicUsize>, gate: &Arc<Semaph
         }
     };
     registry.register(Tool::new("sleep", "Sleeps.", "test"), sleep).unwrap();
+
+    let until = Arc::clone(gate);
+    let flood = move |call: Invocation| {
+        let until = Arc::clone(&until);
+        async move {
+            let message = Some("x".repeat(64 << 10));
+            let mut step = 0.0;
+            while until.try_acquire().is_err() {
+                step += 1.0;
+                let (progress, message) = (Some(step), message.clone());
+                call.context.progress.send(ToolProgress {
+                    progress,
+                    message,
+                    ..Default::default()
+                });
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok(Output::text("flooded"))
+        }
+    };
+    registry.register(Tool::new("flood", "Tells of a lot.", "test"), flood).unwrap();
 
     let gate = Arc::clone(gate);
     let wait = move |call: Invocation| {

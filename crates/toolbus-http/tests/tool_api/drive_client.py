@@ -1,5 +1,8 @@
 """Drives every address of the interface to tools with a client that was generated from its
-description: drive_client.py URL ADMIN_TOKEN CLIENT_TOKEN."""
+description: drive_client.py URL DAMAGED_URL ADMIN_TOKEN CLIENT_TOKEN.
+
+The server at DAMAGED_URL has a store that cannot be read. It prints which operations were called,
+and which of them were answered with each code."""
 
 import json
 import sys
@@ -19,16 +22,31 @@ from toolbus_client.api.tools import (
 )
 from toolbus_client.models import ExecuteBody, NewKeyBody, RetrieveBody
 
-URL, ADMIN, CLIENT = sys.argv[1:]
+URL, DAMAGED_URL, ADMIN, CLIENT = sys.argv[1:]
 admin = AuthenticatedClient(base_url=URL, token=ADMIN)
 client = AuthenticatedClient(base_url=URL, token=CLIENT)
 operations = set()
+codes = {}
 
 
 def call(operation, status, code=None, /, **arguments):
     """Calls an operation, and gives the data that the client has read of it."""
-    operations.add(operation.__name__)
-    answer = operation.sync_detailed(**arguments)
+    return check(operation, status, code, operation.sync_detailed(**arguments))
+
+
+def call_with_content(operation, status, code, client, content):
+    """Sends what no model of the client can be: its own connection carries it to the operation's
+    address, and its own parser reads the answer."""
+    request = operation._get_kwargs(body=body(""))
+    del request["json"]
+    response = client.get_httpx_client().request(content=content, **request)
+    return check(operation, status, code, operation._build_response(client=client, response=response))
+
+
+def check(operation, status, code, answer):
+    """Checks an answer as the client has read it."""
+    name = operation.__name__.rsplit(".", 1)[-1]
+    operations.add(name)
     body = json.loads(answer.content)
     assert answer.status_code == status, (operation.__name__, answer)
     assert answer.parsed is not None, (operation.__name__, answer)
@@ -38,6 +56,7 @@ def call(operation, status, code=None, /, **arguments):
         return answer.parsed.data
     assert body["error"]["code"] == code, body
     assert answer.parsed.error.code.value == code, answer
+    codes.setdefault(code, set()).add(name)
     return answer.parsed.error
 
 
@@ -80,6 +99,8 @@ for tool, params, status, code in [
     ("gone", {}, 503, "SERVICE_UNAVAILABLE"),
 ]:
     call(execute_tool, status, code, client=client, body=body(tool, params))
+call_with_content(execute_tool, 400, "INVALID_JSON", client, b'{"tool_name": "echo", "params"')
+call_with_content(execute_tool, 400, "MISSING_REQUIRED_FIELD", client, b'{"params": {}}')
 call(execute_tool, 504, "EXECUTION_TIMEOUT", client=client, body=body("sleep", timeout=1000))
 for tool, code in [("limited", "RATE_LIMITED"), ("monthly", "QUOTA_EXCEEDED")]:
     call(execute_tool, 200, client=client, body=body(tool, {"text": "1"}))
@@ -106,4 +127,11 @@ call(revoke_key, 200, id=issued.id, client=admin)
 call(list_tools, 401, "INVALID_TOKEN", client=reader)
 call(list_tools, 401, "UNAUTHORIZED", client=Client(base_url=URL))
 
-print(json.dumps({"operations": len(operations)}, separators=(",", ":")))
+damaged = AuthenticatedClient(base_url=DAMAGED_URL, token=CLIENT)
+call(list_tools, 500, "INTERNAL_ERROR", client=damaged)
+call(execute_tool, 500, "INTERNAL_ERROR", client=damaged, body=body("echo", {"text": "x"}))
+
+print(json.dumps({
+    "operations": sorted(operations),
+    "codes": {code: sorted(names) for code, names in sorted(codes.items())},
+}))

@@ -6,6 +6,7 @@ mod bench;
 mod bodies;
 mod calls;
 mod generated_client;
+mod hostile;
 mod jobs;
 mod keys;
 mod limits;

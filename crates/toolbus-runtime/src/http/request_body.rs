@@ -4,30 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long a client may send nothing of a body that is being read.
-const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take to send a whole body.
-const BODY_TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How long reading a body may take.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BodyTimeouts {
-    /// From one part to the next.
-    pub(super) idle: Duration,
-    /// From the first look at the body to its end.
-    pub(super) total: Duration,
-}
-
-impl Default for BodyTimeouts {
-    fn default() -> Self {
-        Self { idle: BODY_IDLE_TIMEOUT, total: BODY_TOTAL_TIMEOUT }
-    }
-}
+use super::Timeouts;
 
 /// How far the body of a connection's latest request is read.
 #[derive(Debug, Default)]
@@ -64,7 +45,7 @@ pub(super) enum Error {
 pub(super) struct RequestBody {
     body: Incoming,
     progress: Arc<BodyProgress>,
-    timeouts: BodyTimeouts,
+    timeouts: Timeouts,
     /// When all of it has to be there.
     end: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -72,7 +53,7 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    pub(super) fn new(body: Incoming, timeouts: BodyTimeouts, progress: Arc<BodyProgress>) -> Self {
+    pub(super) fn new(body: Incoming, timeouts: Timeouts, progress: Arc<BodyProgress>) -> Self {
         progress.unread.store(!body.is_end_stream(), Ordering::Relaxed);
         progress.timed_out.store(false, Ordering::Relaxed);
 
@@ -82,12 +63,12 @@ impl RequestBody {
     /// Ready when the client has had time enough for the next part.
     fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
-        let end = *self.end.get_or_insert(now + self.timeouts.total);
+        let end = *self.end.get_or_insert(now + self.timeouts.body_total);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
 
         if !self.is_waiting {
             self.is_waiting = true;
-            timer.as_mut().reset(end.min(now + self.timeouts.idle));
+            timer.as_mut().reset(end.min(now + self.timeouts.body_idle));
         }
 
         timer.as_mut().poll(context)

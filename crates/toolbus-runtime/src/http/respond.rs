@@ -12,26 +12,38 @@ use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
-use super::request_body::{BodyProgress, BodyTimeouts, RequestBody};
+use super::Timeouts;
+use super::request_body::{BodyProgress, RequestBody};
+use super::waiting::Place;
 
-/// Answers a request, with 408 when its body did not come in time, whatever the handler makes of
-/// that. Where some of the request is unread by then, its rest is in the way of another one, so the
-/// connection has to end; a client that was not told would send the next one in vain.
-pub(super) async fn respond(
-    router: Router,
-    request: Request<Incoming>,
-    timeouts: BodyTimeouts,
-    progress: Arc<BodyProgress>,
-) -> Result<Response, Infallible> {
-    let request = request.map(|body| RequestBody::new(body, timeouts, Arc::clone(&progress)));
-    let mut response = TowerToHyperService::new(router).call(request).await?;
+/// What answers the requests of one connection.
+#[derive(Clone)]
+pub(super) struct Answering {
+    pub(super) router: Router,
+    pub(super) timeouts: Timeouts,
+    pub(super) progress: Arc<BodyProgress>,
+    /// The connection's place among those that wait.
+    pub(super) place: Arc<Place>,
+}
 
-    if progress.is_timed_out() {
-        response = StatusCode::REQUEST_TIMEOUT.into_response();
+impl Answering {
+    /// Answers a request, with 408 when its body did not come in time, whatever the handler makes
+    /// of that: it may say more about it, but nothing else. Where some of the request is unread by
+    /// then, its rest is in the way of another one, so the connection has to end; a client that was
+    /// not told would send the next one in vain.
+    pub(super) async fn respond(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let Self { router, timeouts, progress, place } = self;
+        place.leave();
+        let request = request.map(|body| RequestBody::new(body, timeouts, Arc::clone(&progress)));
+        let mut response = TowerToHyperService::new(router).call(request).await?;
+
+        if progress.is_timed_out() && response.status() != StatusCode::REQUEST_TIMEOUT {
+            response = StatusCode::REQUEST_TIMEOUT.into_response();
+        }
+        if progress.is_unread() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+
+        Ok(place.wait_after(response))
     }
-    if progress.is_unread() {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-
-    Ok(response)
 }

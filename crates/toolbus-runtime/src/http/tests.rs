@@ -64,8 +64,12 @@ async fn a_connection_lasts_while_all_of_each_request_is_read() {
 }
 
 /// Short, and yet far longer than what a client of this machine takes.
-const SHORT: BodyTimeouts =
-    BodyTimeouts { idle: Duration::from_millis(500), total: Duration::from_secs(2) };
+const SHORT: Timeouts = Timeouts {
+    head: Duration::from_secs(2),
+    body_idle: Duration::from_millis(500),
+    body_total: Duration::from_secs(2),
+    write: Duration::from_millis(500),
+};
 
 /// What each test may take that waits for a server to do something.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -79,7 +83,11 @@ async fn hurried_server(connections_max: usize) -> Server {
     };
     let router = Router::new().route("/read", post(read));
     let limits = Limits { connections_max, lifetime: None };
-    serve_within(&"127.0.0.1:0".parse().unwrap(), router, limits, SHORT).await.unwrap()
+    open(router, limits, SHORT).await
+}
+
+async fn open(router: Router, limits: Limits, timeouts: Timeouts) -> Server {
+    serve_within(&"127.0.0.1:0".parse().unwrap(), router, limits, timeouts).await.unwrap()
 }
 
 /// A client that sends a head and the first byte of a body.
@@ -135,7 +143,7 @@ async fn a_client_that_trickles_is_dropped() {
     // Each byte is in time, all of them are not. It fails once the connection is closed.
     let trickle = async {
         while writer.write_all(b"x").await.is_ok() {
-            tokio::time::sleep(SHORT.idle / 10).await;
+            tokio::time::sleep(SHORT.body_idle / 10).await;
         }
     };
     let head = async {
@@ -150,7 +158,7 @@ async fn a_client_that_trickles_is_dropped() {
     };
 
     assert!(head.starts_with("HTTP/1.1 408 "), "{head}");
-    assert!(started.elapsed() >= SHORT.total, "{:?}", started.elapsed());
+    assert!(started.elapsed() >= SHORT.body_total, "{:?}", started.elapsed());
     assert_served(&server, "/read").await;
 }
 
@@ -160,13 +168,135 @@ async fn a_response_may_take_longer_than_a_body() {
         "/slow",
         post(async |body: Body| {
             let bytes = to_bytes(body, LARGE).await.unwrap();
-            tokio::time::sleep(SHORT.total + SHORT.idle).await;
+            tokio::time::sleep(SHORT.body_total + SHORT.body_idle).await;
             bytes
         }),
     );
     let limits = Limits { connections_max: 1, lifetime: None };
-    let server = serve_within(&"127.0.0.1:0".parse().unwrap(), router, limits, SHORT).await;
-    let server = server.unwrap();
+    let server = open(router, limits, SHORT).await;
 
     assert_served(&server, "/slow").await;
+}
+
+/// Everything that a server still says on a connection, however it ends.
+async fn all_of(mut client: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let reading = client.read_to_end(&mut bytes);
+    let _ = tokio::time::timeout(TEST_TIMEOUT, reading).await.expect("the connection ends");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test]
+async fn idle_connections_make_room_and_busy_ones_do_not() {
+    let (finish, finishing) = tokio::sync::watch::channel(false);
+    let router = Router::new()
+        .route("/read", post(async |body: Body| to_bytes(body, LARGE).await.unwrap()))
+        .route(
+            "/busy",
+            post(async move || {
+                let mut finishing = finishing.clone();
+                finishing.wait_for(|is_over| *is_over).await.map(|_| "done").unwrap()
+            }),
+        );
+    let limits = Limits { connections_max: 4, lifetime: None };
+    // None of them is closed for being late.
+    let timeouts = Timeouts { head: TEST_TIMEOUT, ..SHORT };
+    let server = open(router, limits, timeouts).await;
+
+    let mut busy = TcpStream::connect(server.address()).await.unwrap();
+    busy.write_all(b"POST /busy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..12 {
+        idle.push(TcpStream::connect(server.address()).await.unwrap());
+    }
+    // One has begun its head, and is told why it ends.
+    let mut begun = TcpStream::connect(server.address()).await.unwrap();
+    begun.write_all(b"POST /read HT").await.unwrap();
+    for _ in 0..5 {
+        idle.push(TcpStream::connect(server.address()).await.unwrap());
+    }
+    assert_served(&server, "/read").await;
+    assert!(all_of(begun).await.starts_with("HTTP/1.1 408 "));
+
+    finish.send(true).unwrap();
+    let answer = all_of(busy).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("done"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_connection_waits_again_after_its_answer() {
+    let server = hurried_server(1).await;
+    let mut kept = TcpStream::connect(server.address()).await.unwrap();
+    ask(&mut kept, "/read", 5).await.unwrap();
+    // It is answered, kept alive, and makes room.
+    assert_served(&server, "/read").await;
+    assert!(all_of(kept).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_answered() {
+    let server = hurried_server(1).await;
+    let mut client = TcpStream::connect(server.address()).await.unwrap();
+    client.write_all(b"POST /read HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    assert!(all_of(client).await.starts_with("HTTP/1.1 408 "));
+    assert_served(&server, "/read").await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_dropped() {
+    let router = Router::new()
+        .route("/endless", post(async || Body::new(Endless(vec![b'x'; 64 << 10].into()))))
+        .route("/read", post(async |body: Body| to_bytes(body, LARGE).await.unwrap()));
+    let limits = Limits { connections_max: 1, lifetime: None };
+    let server = open(router, limits, SHORT).await;
+    let mut deaf = TcpStream::connect(server.address()).await.unwrap();
+    deaf.write_all(b"POST /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+
+    // There is one place: this is answered once the other is gone.
+    assert_served(&server, "/read").await;
+    drop(deaf);
+}
+
+/// A body without an end.
+struct Endless(hyper::body::Bytes);
+
+impl hyper::body::Body for Endless {
+    type Data = hyper::body::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(self.0.clone()))))
+    }
+}
+
+#[tokio::test]
+async fn routers_at_one_port_have_places_of_their_own() {
+    let endless = Router::new()
+        .route("/endless", post(async || Body::new(Endless(vec![b'x'; 64 << 10].into()))));
+    let read =
+        Router::new().route("/read", post(async |body: Body| to_bytes(body, LARGE).await.unwrap()));
+    let router = with_places(read, 1).merge(with_places(endless, 2));
+    let limits = Limits { connections_max: 4, lifetime: None };
+    let timeouts = Timeouts { write: TEST_TIMEOUT, ..SHORT };
+    let server = open(router, limits, timeouts).await;
+
+    let ask = async || {
+        let mut client = TcpStream::connect(server.address()).await.unwrap();
+        client.write_all(b"POST /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut status = [0; 12];
+        client.read_exact(&mut status).await.unwrap();
+        (client, String::from_utf8_lossy(&status).into_owned())
+    };
+    let (first, second, refused) = (ask().await, ask().await, ask().await);
+    assert_eq!([first.1, second.1], ["HTTP/1.1 200"; 2]);
+    assert_eq!(refused.1, "HTTP/1.1 503");
+    assert_served(&server, "/read").await;
+
+    // One that goes away gives its place back.
+    drop(first.0);
+    let served = async { while ask().await.1 != "HTTP/1.1 200" {} };
+    tokio::time::timeout(TEST_TIMEOUT, served).await.expect("there is a place again");
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use opentelemetry::metrics::Meter;
+use tokio_util::task::TaskTracker;
 
 use super::record::Recorder;
 use super::shape::{Shape, TruncateOutput};
@@ -113,7 +114,8 @@ impl InvokerBuilder {
         shapes.push(Arc::new(TruncateOutput));
 
         let recorder = Recorder::new(&meter, observers);
-        let inner = InvokerInner { registry, gates, shapes, policy, recorder, grant_key };
+        let cleanups = TaskTracker::new();
+        let inner = InvokerInner { registry, gates, shapes, policy, recorder, grant_key, cleanups };
         Invoker::of(Arc::new(inner))
     }
 }

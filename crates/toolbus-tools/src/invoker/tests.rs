@@ -278,8 +278,50 @@ async fn work_is_dropped_at_its_deadline() {
         let took = started.elapsed();
         assert!(took >= limit && took < limit + SECOND / 10, "{took:?}");
     }
-    // The last was over before it could start.
+    // The last was over before it could start. The others have had their grace.
+    tokio::time::sleep(2 * CANCEL_GRACE).await;
     assert_eq!(dropped.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_cancels_the_call_and_its_tool_may_clean_up() {
+    let cleaned_up = Arc::new(AtomicUsize::new(0));
+    let heard = Arc::new(AtomicUsize::new(0));
+    let dropped = Dropped::default();
+    let (count, work) = (Arc::clone(&cleaned_up), dropped.clone());
+    let invoker = invoker(move |call: Invocation| {
+        let (count, work) = (Arc::clone(&count), work.clone());
+        async move {
+            let step = || toolbus_wire::message::toolbus::ToolProgress::default();
+            call.context.progress.send(step());
+            call.context.cancelled.cancelled().await;
+            // Nobody hears of it any more.
+            call.context.progress.send(step());
+            tokio::time::sleep(CANCEL_GRACE / 2).await;
+            count.fetch_add(1, Ordering::SeqCst);
+            // What takes longer than its grace is dropped.
+            work.never_ends().await
+        }
+    });
+
+    let hearing = Arc::clone(&heard);
+    let progress = Progress::to(move |_| {
+        hearing.fetch_add(1, Ordering::SeqCst);
+    });
+    let call = call(json!({})).with_progress(progress).with_time(CallTime::within(3 * SECOND));
+    let asked = call.cancelled.clone();
+    let started = Instant::now();
+    let outcome = invoker.invoke(call).await;
+    assert_eq!(code(&outcome), ErrorCode::Timeout);
+    // The caller does not wait for it, and its own token is its own.
+    assert!(started.elapsed() < 3 * SECOND + CANCEL_GRACE / 4, "{:?}", started.elapsed());
+    assert!(!asked.is_cancelled());
+    assert_eq!(cleaned_up.load(Ordering::SeqCst), 0);
+
+    tokio::time::sleep(2 * CANCEL_GRACE).await;
+    assert_eq!(cleaned_up.load(Ordering::SeqCst), 1);
+    assert_eq!(dropped.count(), 1);
+    assert_eq!(heard.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]

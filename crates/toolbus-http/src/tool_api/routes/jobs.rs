@@ -15,22 +15,22 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use toolbus_policy::principal_text;
 use toolbus_store::until_changed;
 use toolbus_tools::scope::Proof;
 use url::Url;
 use utoipa::ToSchema;
 
-use super::super::Shared;
 use super::super::access::{Caller, Role};
 use super::super::answer::{Data, Failure, Success, iso_time};
 use super::super::api_error::{ApiError, ApiErrorCode, ErrorBody};
 use super::super::execution::{ExecuteData, Execution};
 use super::super::fields::Fields;
-use super::super::job_runner::{JobProgress, send_webhook};
+use super::super::job_runner::JobProgress;
 use super::super::jobs::{CHANGES, Cancelled, Job, JobStatus, NewJob};
 use super::super::keys::KEY_ISSUER;
+use super::super::{STREAMS_MAX, Shared};
 use super::execute::ExecuteBody;
 
 /// Longest address of a webhook, in characters.
@@ -68,7 +68,7 @@ pub(crate) struct JobData {
     pub result: Option<ExecuteData>,
     /// Why it has none, where it failed or took too long.
     pub error: Option<ErrorBody>,
-    /// What became of its webhook: `delivered`, `failed` or `dropped`.
+    /// What became of its webhook: `delivered` or `failed`.
     pub webhook: Option<String>,
 }
 
@@ -167,6 +167,11 @@ fn check_webhooks(shared: &Shared, caller: &Caller) -> Result<(), ApiError> {
     if !shared.jobs.sends_webhooks() {
         return Err(ApiError::invalid("webhook_url: webhooks are not sent here"));
     }
+    if !shared.keys.have_secrets() {
+        let what = "webhook_url: webhooks are not sent here, since there is no vault for what they \
+                    are signed with";
+        return Err(ApiError::invalid(what));
+    }
     let has_key =
         matches!(&caller.principal.proof, Proof::Token { issuer } if **issuer == *KEY_ISSUER);
     match has_key {
@@ -238,9 +243,9 @@ pub(crate) async fn cancel(
     let owner = principal_text(&caller.principal);
     match shared.jobs.rows.cancel(&owner, &id).await? {
         Cancelled::Yes(job) => {
-            let data = JobData::of(&job);
-            send_webhook(&shared, *job).await;
-            Ok(Data::ok(data))
+            // Its webhook is due.
+            shared.jobs.wake();
+            Ok(Data::ok(JobData::of(&job)))
         }
         Cancelled::TooLate(job) => {
             let status = job.status.as_str();
@@ -270,9 +275,22 @@ pub(crate) async fn events(
 ) -> Result<Response, ApiError> {
     caller.need(Role::Reader)?;
     find(&shared, &caller, &id).await?;
+    let place = Arc::clone(&shared.streams).try_acquire_owned().map_err(|_| {
+        let what = format!("{STREAMS_MAX} clients follow jobs, and that is the limit");
+        ApiError::new(ApiErrorCode::ServiceUnavailable, what)
+    })?;
+
     let changes = shared.jobs.rows.store.opened().map(|store| store.changes(CHANGES));
-    let following =
-        Following { shared, caller, id, changes, live: None, told: None, is_over: false };
+    let following = Following {
+        shared,
+        caller,
+        id,
+        changes,
+        live: None,
+        told: None,
+        is_over: false,
+        _place: place,
+    };
     let events = stream::unfold(following, |mut following| async move {
         let event = following.next().await?;
         Some((Ok::<_, Infallible>(event), following))
@@ -292,6 +310,7 @@ struct Following {
     /// The status that was told last.
     told: Option<JobStatus>,
     is_over: bool,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Following {

@@ -50,8 +50,9 @@ pub(crate) struct IssuedKeyData {
     pub id: String,
     /// The key itself. It is not shown again.
     pub key: String,
-    /// What webhooks of its jobs are signed with. It is not shown again.
-    pub webhook_secret: String,
+    /// What webhooks of its jobs are signed with, where the agent has a vault. It is not shown
+    /// again.
+    pub webhook_secret: Option<String>,
     /// What is shown of it later.
     pub details: KeyData,
 }
@@ -210,5 +211,6 @@ pub(crate) async fn revoke(
         ApiError::invalid(format!("there is no key '{id}'")).with_status(StatusCode::NOT_FOUND)
     })?;
     tracing::info!(key = key.id, name = key.name, by = %caller.principal.name, "revoked a key");
+    shared.keys.sweep_secrets().await;
     Ok(Data::ok(KeyData::of(&key)))
 }
