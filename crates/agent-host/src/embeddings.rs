@@ -86,6 +86,7 @@ impl EmbeddingSettings {
         if let (Some(one), Some(other)) = (kinds.next(), kinds.next()) {
             wrong(other, &format!("there is one model: set either {one} or {other}"));
         }
+
         let endpoint = [self.base_url.is_some(), self.model.is_some(), self.dimensions.is_some()];
         if endpoint.contains(&true) && endpoint.contains(&false) {
             wrong("base_url", "base_url, model and dimensions are set together");
