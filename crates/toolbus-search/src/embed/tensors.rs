@@ -8,6 +8,9 @@ use super::EmbedError;
 
 const WHAT: &str = "a safetensors file";
 
+/// The shape and the values of a tensor.
+type Floats = (Vec<usize>, Vec<f32>);
+
 /// All tensors of a file by their names.
 pub(super) struct Tensors(HashMap<String, Tensor>);
 
@@ -17,7 +20,7 @@ impl Tensors {
     }
 
     /// The shape and the values of a tensor, in the order of its rows.
-    pub(super) fn floats(&self, name: &str) -> Result<Option<(Vec<usize>, Vec<f32>)>, EmbedError> {
+    pub(super) fn floats(&self, name: &str) -> Result<Option<Floats>, EmbedError> {
         let Some(tensor) = self.0.get(name) else { return Ok(None) };
         let values = to_finite(tensor)?.flatten_all().and_then(|tensor| tensor.to_vec1());
         Ok(Some((tensor.dims().to_vec(), values.map_err(malformed)?)))

@@ -193,7 +193,7 @@ fn read_config(file: &[u8]) -> Result<Config, EmbedError> {
     if !is_bounded {
         return Err(malformed("it has too many layers, dimensions or heads, or none"));
     }
-    if config.hidden_size % config.num_attention_heads != 0 {
+    if !config.hidden_size.is_multiple_of(config.num_attention_heads) {
         return Err(malformed("its dimensions are not shared evenly by its heads"));
     }
     if !(config.layer_norm_eps.is_finite() && config.layer_norm_eps > 0.0) {
