@@ -20,6 +20,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "grafana-schema",
         "helm",
         "litellm",
+        "minilm",
         "model-sdks",
         "node-servers",
         "oidc",

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolbus_config::{HttpUrl, KeyReference, Mistakes, Secret};
 use toolbus_fetch::{BodyLimit, FetchConfig, FetchRequest, Fetcher, Oversize};
-use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError, StaticModel};
+use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError, StaticModel, TransformerModel};
 use toolbus_tools::CredentialSource;
 use toolbus_vault::LazyVault;
 use zeroize::Zeroizing;
@@ -34,6 +34,10 @@ pub struct EmbeddingSettings {
     pub weights: Option<PathBuf>,
     /// Its `tokenizer.json`.
     pub tokenizer: Option<PathBuf>,
+    /// Instead, the folder of a transformer of BERT's form as sentence-transformers keeps it, such
+    /// as all-MiniLM-L6-v2: `config.json`, `tokenizer.json`, `model.safetensors` and, where it has
+    /// it, `1_Pooling/config.json`. It runs in this process.
+    pub transformer: Option<PathBuf>,
     /// Instead, an endpoint that has `/embeddings` of OpenAI's API, such as
     /// `http://127.0.0.1:11434/v1`. With `model` and `dimensions`.
     pub base_url: Option<HttpUrl>,
@@ -73,11 +77,22 @@ impl EmbeddingSettings {
         if self.weights.is_some() != self.tokenizer.is_some() {
             wrong("weights", "weights and tokenizer are set together");
         }
-        if self.base_url.is_some() && self.weights.is_some() {
-            wrong("base_url", "a model has either files or an endpoint");
+        let kinds = [
+            ("weights", self.weights.is_some()),
+            ("transformer", self.transformer.is_some()),
+            ("base_url", self.base_url.is_some()),
+        ];
+        let mut kinds = kinds.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name);
+        if let (Some(one), Some(other)) = (kinds.next(), kinds.next()) {
+            wrong(other, &format!("there is one model: set either {one} or {other}"));
         }
-        if self.base_url.is_some() != (self.model.is_some() && self.dimensions.is_some()) {
+
+        let endpoint = [self.base_url.is_some(), self.model.is_some(), self.dimensions.is_some()];
+        if endpoint.contains(&true) && endpoint.contains(&false) {
             wrong("base_url", "base_url, model and dimensions are set together");
+        }
+        if self.api_key.is_some() && self.base_url.is_none() {
+            wrong("api_key", "the key is an endpoint's: set base_url, too");
         }
         if self.dimensions.is_some_and(|count| !(1..=DIMENSIONS_MAX).contains(&count)) {
             wrong("dimensions", &format!("1 to {DIMENSIONS_MAX}"));
@@ -90,19 +105,16 @@ impl EmbeddingSettings {
     /// The model of the settings. `None`: there is none, or it cannot be used, which is logged:
     /// tools are found by their words then.
     pub(crate) async fn open(&self, vault: Option<&LazyVault>) -> Option<Arc<dyn Embed>> {
-        let opened = match (&self.weights, &self.tokenizer, &self.base_url) {
-            (Some(weights), Some(tokenizer), _) => {
-                let (weights, tokenizer) = (weights.clone(), tokenizer.clone());
-                let opened =
-                    tokio::task::spawn_blocking(move || StaticModel::open(&weights, &tokenizer));
-                let opened = opened.await.unwrap_or_else(|error| Err(failed(error)));
-                opened.map(|model| Arc::new(model) as Arc<dyn Embed>)
-            }
-            (_, _, Some(base_url)) => {
-                let endpoint = self.open_endpoint(base_url, vault).await;
-                endpoint.map(|endpoint| Arc::new(endpoint) as Arc<dyn Embed>)
-            }
-            _ => return None,
+        let opened = if let (Some(weights), Some(tokenizer)) = (&self.weights, &self.tokenizer) {
+            let (weights, tokenizer) = (weights.clone(), tokenizer.clone());
+            read_model(move || StaticModel::open(&weights, &tokenizer)).await
+        } else if let Some(folder) = self.transformer.clone() {
+            read_model(move || TransformerModel::open(&folder)).await
+        } else if let Some(base_url) = &self.base_url {
+            let endpoint = self.open_endpoint(base_url, vault).await;
+            endpoint.map(|endpoint| Arc::new(endpoint) as Arc<dyn Embed>)
+        } else {
+            return None;
         };
 
         opened
@@ -196,6 +208,15 @@ impl Embed for EmbeddingEndpoint {
             .map_err(|_| failed("it answers something else than embeddings"))?;
         in_order(answer, texts.len())
     }
+}
+
+/// Reads the files of a model where that may block.
+async fn read_model<M: Embed + 'static>(
+    open: impl FnOnce() -> Result<M, EmbedError> + Send + 'static,
+) -> Result<Arc<dyn Embed>, EmbedError> {
+    let opened = tokio::task::spawn_blocking(open).await;
+    let model = opened.unwrap_or_else(|error| Err(failed(error)))?;
+    Ok(Arc::new(model))
 }
 
 /// The vectors in the order of the texts.

@@ -1,9 +1,11 @@
-//! Models that turn texts into vectors: a port, and a model that runs in this process.
+//! Models that turn texts into vectors: a port, and two kinds of models that run in this process.
 
 mod cache;
+mod files;
 mod static_model;
 mod tensors;
 mod tokenizer;
+mod transformer;
 
 use std::fmt;
 
@@ -11,6 +13,7 @@ use async_trait::async_trait;
 
 pub(crate) use cache::VectorCache;
 pub use static_model::StaticModel;
+pub use transformer::TransformerModel;
 
 /// Most texts that a model is asked about at once.
 pub const BATCH_TEXTS_MAX: usize = 64;
@@ -25,6 +28,11 @@ pub trait Embed: Send + Sync {
     ///
     /// [`DIMENSIONS_MAX`]: crate::DIMENSIONS_MAX
     fn dimensions(&self) -> usize;
+
+    /// How many texts of tools it is asked about at once, so that it answers within a minute.
+    fn batch_texts(&self) -> usize {
+        BATCH_TEXTS_MAX
+    }
 
     /// One vector for each text, in their order. At most [`BATCH_TEXTS_MAX`] texts are asked about,
     /// each of a few KiB. A text without any meaning to the model has zeros.
@@ -65,7 +73,7 @@ pub enum EmbedError {
         /// What is wrong.
         reason: String,
     },
-    /// A tokenizer or a tensor is of a kind that is not known here.
+    /// A model, its tokenizer or a tensor is of a kind that is not known here.
     #[error("{what} '{kind}' is not supported")]
     Unsupported {
         /// What it is.

@@ -18,7 +18,7 @@ mod tool;
 mod tool_index;
 
 pub use bm25::{Bm25Index, QUERY_BYTES_MAX, QUERY_TERMS_MAX, Ranked, rank};
-pub use embed::{BATCH_TEXTS_MAX, Embed, EmbedError, StaticModel};
+pub use embed::{BATCH_TEXTS_MAX, Embed, EmbedError, StaticModel, TransformerModel};
 pub use services::{Ability, KnownServices, SERVICES_MAX, Service, ServiceIndex, ServiceKind};
 pub use tool::{NAME, guide, register};
 pub use tool_index::{

@@ -1,13 +1,20 @@
-//! A real static model: what the library that it comes from makes of texts, we make of them.
+//! Real models: what the libraries that they come from make of texts, we make of them.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolbus_search::StaticModel;
-use toolbus_testkit::search::wordllama;
+use tokio::time::timeout;
+use toolbus_search::{Embed as _, StaticModel, TransformerModel};
+use toolbus_testkit::search::{minilm, wordllama};
 
-/// Texts and the first values of their vectors, as wordllama's own tokenizer and weights give them.
-fn golden() -> Vec<(String, Vec<f64>)> {
-    let all: Value =
-        serde_json::from_str(include_str!("golden/wordllama.json")).expect("it is JSON");
+/// As wordllama's own tokenizer and weights give them.
+const WORDLLAMA: &str = include_str!("golden/wordllama.json");
+/// As golden/minilm.py gives them.
+const MINILM: &str = include_str!("golden/minilm.json");
+
+/// Texts and the first values of their vectors.
+fn golden(json: &str) -> Vec<(String, Vec<f64>)> {
+    let all: Value = serde_json::from_str(json).expect("it is JSON");
     let one = |one: &Value| {
         let head = one["head"].as_array().expect("values").iter();
         let text = one["text"].as_str().expect("a text").to_owned();
@@ -16,13 +23,20 @@ fn golden() -> Vec<(String, Vec<f64>)> {
     all.as_array().expect("texts").iter().map(one).collect()
 }
 
-fn check(model: &StaticModel) {
-    for (text, head) in golden() {
-        let vector = model.vector(&text);
-        for (ours, theirs) in vector.iter().zip(&head) {
-            assert!((f64::from(*ours) - theirs).abs() < 1e-4, "{text}: {ours} is not {theirs}");
-        }
+fn check_head(text: &str, vector: &[f32], head: &[f64]) {
+    for (ours, theirs) in vector.iter().zip(head) {
+        assert!((f64::from(*ours) - theirs).abs() < 1e-4, "{text}: {ours} is not {theirs}");
     }
+}
+
+fn check(model: &StaticModel) {
+    for (text, head) in golden(WORDLLAMA) {
+        check_head(&text, &model.vector(&text).expect("a vector"), &head);
+    }
+}
+
+fn cosine(one: &[f32], other: &[f32]) -> f32 {
+    one.iter().zip(other).map(|(one, other)| one * other).sum()
 }
 
 #[test]
@@ -60,4 +74,56 @@ fn the_form_of_model2vec_is_read() {
     let file = [&length[..], header.as_bytes(), data, &mapping, &token_weights].concat();
     let tokenizer = std::fs::read(tokenizer).expect("the tokenizer");
     check(&StaticModel::from_bytes(&file, &tokenizer).expect("it is a model"));
+}
+
+#[tokio::test]
+async fn minilm_gives_the_vectors_of_another_implementation() {
+    let Some(folder) = minilm() else { return };
+    let model = TransformerModel::open(&folder).expect("it is a model");
+    assert_eq!(model.dimensions(), 384);
+    let golden = golden(MINILM);
+    let texts: Vec<_> = golden.iter().map(|(text, _)| text.clone()).collect();
+    let vectors = model.embed(&texts).await.expect("vectors");
+    for ((text, head), vector) in golden.iter().zip(&vectors) {
+        check_head(text, vector, head);
+    }
+
+    // The similarities that the documentation of sentence-transformers gives for this model.
+    for (one, other, similarity) in [(0, 1, 0.6660), (0, 2, 0.1046), (1, 2, 0.1411)] {
+        let ours = cosine(&vectors[one], &vectors[other]);
+        assert!((ours - similarity).abs() < 1e-4, "{ours} is not {similarity}");
+    }
+}
+
+#[tokio::test]
+async fn minilm_holds_texts_of_one_meaning_to_be_near() {
+    let Some(folder) = minilm() else { return };
+    let model = TransformerModel::open(&folder).expect("it is a model");
+    let texts = ["how warm will it be", "current weather for a city", "merge a pull request", " "];
+    let vectors = model.embed(&texts.map(str::to_owned)).await.expect("vectors");
+    let near = cosine(&vectors[0], &vectors[1]);
+    assert!(near > cosine(&vectors[0], &vectors[2]) + 0.2, "{near}");
+    assert!(vectors[3].iter().all(|value| *value == 0.0), "nothing means nothing");
+}
+
+/// The runtime has one thread, and goes on while texts are embedded; and a query has its turn
+/// between two texts of a batch.
+#[tokio::test]
+async fn a_query_does_not_wait_for_a_batch() {
+    const BATCH_TIMEOUT: Duration = Duration::from_secs(120);
+    let Some(folder) = minilm() else { return };
+    let model = TransformerModel::open(&folder).expect("it is a model");
+    let tools = vec!["list the issues of a repository ".repeat(40); model.batch_texts()];
+    let query = ["show me the issues".to_owned()];
+    let batch = model.embed(&tools);
+    tokio::pin!(batch);
+
+    let is_first = tokio::select! {
+        biased;
+        _ = &mut batch => false,
+        answer = model.embed(&query) => answer.is_ok(),
+    };
+    assert!(is_first, "the query came after the batch");
+    let batch = timeout(BATCH_TIMEOUT, batch).await.expect("in time").expect("vectors");
+    assert_eq!(batch.len(), tools.len());
 }

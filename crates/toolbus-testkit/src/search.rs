@@ -12,6 +12,15 @@ pub fn wordllama() -> Option<(PathBuf, PathBuf)> {
     Some((folder.join("weights.safetensors"), folder.join("tokenizer.json")))
 }
 
+/// The folder of all-MiniLM-L6-v2, a transformer of 384 dimensions. `None` where it has not been
+/// fetched and may be missing.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn minilm() -> Option<PathBuf> {
+    Some(crate::parts::folder("minilm")?.join("model"))
+}
+
 /// A JSON array of the tools of two dozen MCP servers that others wrote: `server`, `name`,
 /// `description`, `parameters`. `None` where it has not been fetched and may be missing.
 ///

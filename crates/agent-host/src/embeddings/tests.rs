@@ -1,6 +1,7 @@
 //! An endpoint of embeddings, on loopback.
 
 use serde_json::{Value, json};
+use toolbus_config::{Environment, SettingsFile, Sources, load};
 use toolbus_testkit::scripted_server::{Asked, Part, Reply, Server};
 
 use super::*;
@@ -62,6 +63,9 @@ async fn a_model_that_cannot_be_used_is_none() {
         ..EmbeddingSettings::default()
     };
     assert!(settings.open(None).await.is_none());
+    let settings =
+        EmbeddingSettings { transformer: Some("/nowhere".into()), ..EmbeddingSettings::default() };
+    assert!(settings.open(None).await.is_none());
     let settings = EmbeddingSettings {
         base_url: Some("http://127.0.0.1:9/v1".parse().expect("a URL")),
         model: Some("small".to_owned()),
@@ -70,4 +74,44 @@ async fn a_model_that_cannot_be_used_is_none() {
         ..EmbeddingSettings::default()
     };
     assert!(settings.open(None).await.is_none());
+}
+
+/// What is wrong with a section `discovery.embeddings`; nothing where it is right.
+fn mistakes(section: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("toolbus.toml");
+    std::fs::write(&path, format!("[discovery.embeddings]\n{section}")).expect("it is written");
+    let environment: Environment = std::iter::empty::<(String, String)>().collect();
+    let sources = Sources {
+        file: SettingsFile::IfPresent(path),
+        aliases: &[],
+        derived: Vec::new(),
+        environment: &environment,
+        arguments: Vec::new(),
+    };
+    let loaded = load::<crate::settings::Settings>(sources);
+    loaded.err().map(|errors| errors.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn there_is_one_model() {
+    let (files, folder) = ("weights = \"w\"\ntokenizer = \"t\"\n", "transformer = \"f\"\n");
+    let endpoint = "base_url = \"http://127.0.0.1:9\"\nmodel = \"m\"\ndimensions = 2\n";
+    for right in ["", files, folder, endpoint] {
+        assert_eq!(mistakes(right), "", "{right}");
+    }
+
+    for (wrong, expected) in [
+        (format!("{files}{folder}"), "set either weights or transformer"),
+        (format!("{folder}{endpoint}"), "set either transformer or base_url"),
+        (format!("{files}{endpoint}"), "set either weights or base_url"),
+        (format!("{folder}tokenizer = \"t\""), "weights and tokenizer are set together"),
+        ("weights = \"w\"".to_owned(), "weights and tokenizer are set together"),
+        ("model = \"m\"".to_owned(), "base_url, model and dimensions are set together"),
+        (format!("{folder}api_key = \"k\""), "set base_url, too"),
+        (format!("{folder}config = \"c\""), "config"),
+    ] {
+        let mistakes = mistakes(&wrong);
+        assert!(mistakes.contains(expected), "{wrong}: {mistakes}");
+    }
 }

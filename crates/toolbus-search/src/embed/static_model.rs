@@ -1,21 +1,15 @@
 //! Static embeddings: a vector for each token, and for a text the mean of those of its tokens.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use async_trait::async_trait;
-use sha2::{Digest as _, Sha256};
 
+use super::files::{self, TOKENIZER_BYTES_MAX, WEIGHTS_BYTES_MAX};
 use super::tensors::Tensors;
 use super::tokenizer::Tokenizer;
 use super::{Embed, EmbedError};
 use crate::DIMENSIONS_MAX;
 
-/// Largest file of weights that is read.
-const WEIGHTS_BYTES_MAX: u64 = 1_024 * 1_024 * 1_024;
-/// Largest tokenizer that is read.
-const TOKENIZER_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 /// What the weights are called by wordllama, and by model2vec.
 const NAMES: [&str; 2] = ["embedding.weight", "embeddings"];
 
@@ -46,8 +40,8 @@ impl StaticModel {
     /// # Errors
     /// When a file cannot be read, is over a limit or is not of a kind that is known.
     pub fn open(weights: &Path, tokenizer: &Path) -> Result<Self, EmbedError> {
-        let weights = read("the weights", weights, WEIGHTS_BYTES_MAX)?;
-        let tokenizer = read("the tokenizer", tokenizer, TOKENIZER_BYTES_MAX)?;
+        let weights = files::read("the weights", weights, WEIGHTS_BYTES_MAX)?;
+        let tokenizer = files::read("the tokenizer", tokenizer, TOKENIZER_BYTES_MAX)?;
         Self::from_bytes(&weights, &tokenizer)
     }
 
@@ -62,12 +56,13 @@ impl StaticModel {
         let mut table = None;
         for name in NAMES {
             table = match table {
-                None => tensors.find(name)?,
+                None => tensors.floats(name)?,
                 found => found,
             };
         }
-        let table = table.ok_or_else(|| EmbedError::malformed(WHAT, "there is no table"))?;
-        let [count, dimensions] = table.shape[..] else {
+        let (shape, values) =
+            table.ok_or_else(|| EmbedError::malformed(WHAT, "there is no table"))?;
+        let [count, dimensions] = shape[..] else {
             return Err(EmbedError::malformed(WHAT, "the table has not two dimensions"));
         };
         if dimensions == 0 || dimensions > DIMENSIONS_MAX {
@@ -75,9 +70,8 @@ impl StaticModel {
             return Err(EmbedError::malformed(WHAT, reason));
         }
 
-        let rows = tensors.find("mapping")?.map(|tensor| tensor.places()).transpose()?;
-        let weights_of_tokens =
-            tensors.find("weights")?.map(|tensor| tensor.floats()).transpose()?;
+        let rows = tensors.places("mapping")?;
+        let weights_of_tokens = tensors.floats("weights")?.map(|(_, weights)| weights);
         let largest = tokenizer_read.largest() as usize;
         let last_row = match &rows {
             Some(rows) if rows.len() > largest => rows.iter().copied().max().unwrap_or(0) as usize,
@@ -89,10 +83,8 @@ impl StaticModel {
             return Err(EmbedError::malformed(WHAT, "a token of the tokenizer has no vector"));
         }
 
-        let identity = identity(weights, tokenizer);
-        let values = table.floats()?;
         Ok(Self {
-            identity,
+            identity: files::identity("static", &[weights, tokenizer]),
             tokenizer: tokenizer_read,
             dimensions,
             values,
@@ -102,10 +94,12 @@ impl StaticModel {
     }
 
     /// The vector of a text, at length 1; zeros for one that the model knows nothing of.
-    #[must_use]
-    pub fn vector(&self, text: &str) -> Vec<f32> {
+    ///
+    /// # Errors
+    /// When the tokenizer cannot split it.
+    pub fn vector(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let mut sum = vec![0.0_f32; self.dimensions];
-        for token in self.tokenizer.split(text) {
+        for token in self.tokenizer.split(text)? {
             let token = token as usize;
             let row = self.rows.as_ref().map_or(token, |rows| rows[token] as usize);
             let weight = self.weights.as_ref().map_or(1.0, |weights| weights[token]);
@@ -117,12 +111,12 @@ impl StaticModel {
         if length > 0.0 {
             sum.iter_mut().for_each(|value| *value /= length);
         }
-        sum
+        Ok(sum)
     }
 
     #[cfg(test)]
     pub(super) fn tokens(&self, text: &str) -> Vec<u32> {
-        self.tokenizer.split(text)
+        self.tokenizer.split(text).expect("it is split")
     }
 }
 
@@ -137,27 +131,6 @@ impl Embed for StaticModel {
     }
 
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        Ok(texts.iter().map(|text| self.vector(text)).collect())
+        texts.iter().map(|text| self.vector(text)).collect()
     }
-}
-
-fn identity(weights: &[u8], tokenizer: &[u8]) -> String {
-    let mut hash = Sha256::new();
-    hash.update((weights.len() as u64).to_le_bytes());
-    hash.update(weights);
-    hash.update(tokenizer);
-    let digest = hash.finalize();
-    digest[..16].iter().fold(String::from("static-"), |all, byte| format!("{all}{byte:02x}"))
-}
-
-fn read(what: &'static str, path: &Path, limit: u64) -> Result<Vec<u8>, EmbedError> {
-    let failed = |source| EmbedError::Read { path: path.display().to_string(), source };
-    let file = File::open(path).map_err(failed)?;
-    let bytes = file.metadata().map_err(failed)?.len();
-    if bytes > limit {
-        return Err(EmbedError::TooLarge { what, bytes, limit });
-    }
-    let mut content = Vec::new();
-    file.take(limit).read_to_end(&mut content).map_err(failed)?;
-    Ok(content)
 }

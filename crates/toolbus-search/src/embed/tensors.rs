@@ -1,127 +1,65 @@
-//! Reading tensors from the bytes of a safetensors file, with limits on all that it says of itself.
+//! Tensors of a safetensors file, whose numbers are checked: all of them are finite.
 
-use serde_json::Value;
+use std::collections::HashMap;
+
+use candle_core::{DType, Device, Tensor, safetensors};
 
 use super::EmbedError;
 
-/// Longest header that is read.
-const HEADER_BYTES_MAX: u64 = 4 * 1_024 * 1_024;
 const WHAT: &str = "a safetensors file";
 
-/// The bytes of a safetensors file with what its header says of them.
-pub(super) struct Tensors<'a> {
-    header: serde_json::Map<String, Value>,
-    data: &'a [u8],
-}
+/// The shape and the values of a tensor.
+type Floats = (Vec<usize>, Vec<f32>);
 
-/// One tensor.
-pub(super) struct Tensor<'a> {
-    kind: String,
-    pub(super) shape: Vec<usize>,
-    bytes: &'a [u8],
-}
+/// All tensors of a file by their names.
+pub(super) struct Tensors(HashMap<String, Tensor>);
 
-impl<'a> Tensors<'a> {
-    pub(super) fn read(file: &'a [u8]) -> Result<Self, EmbedError> {
-        let (length, rest) = file
-            .split_first_chunk::<8>()
-            .ok_or_else(|| EmbedError::malformed(WHAT, "it is shorter than its length"))?;
-        let bytes = u64::from_le_bytes(*length);
-        if bytes > HEADER_BYTES_MAX {
-            let (what, limit) = ("the header of a safetensors file", HEADER_BYTES_MAX);
-            return Err(EmbedError::TooLarge { what, bytes, limit });
-        }
-
-        let (header, data) = rest
-            .split_at_checked(bytes as usize)
-            .ok_or_else(|| EmbedError::malformed(WHAT, "its header is cut off"))?;
-        let header =
-            serde_json::from_slice(header).map_err(|error| EmbedError::malformed(WHAT, error))?;
-        Ok(Self { header, data })
+impl Tensors {
+    pub(super) fn read(file: &[u8]) -> Result<Self, EmbedError> {
+        safetensors::load_buffer(file, &Device::Cpu).map(Self).map_err(malformed)
     }
 
-    pub(super) fn find(&self, name: &str) -> Result<Option<Tensor<'a>>, EmbedError> {
-        let Some(said) = self.header.get(name) else { return Ok(None) };
-        let malformed = |reason| EmbedError::malformed(WHAT, format!("tensor {name} {reason}"));
-        let numbers = |member: &str| -> Option<Vec<usize>> {
-            let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
-            said[member].as_array()?.iter().map(number).collect()
-        };
-        let kind = said["dtype"].as_str().ok_or_else(|| malformed("has no type"))?.to_owned();
-        let shape = numbers("shape").ok_or_else(|| malformed("has no shape"))?;
-        let offsets = numbers("data_offsets").ok_or_else(|| malformed("has no offsets"))?;
+    /// The shape and the values of a tensor, in the order of its rows.
+    pub(super) fn floats(&self, name: &str) -> Result<Option<Floats>, EmbedError> {
+        let Some(tensor) = self.0.get(name) else { return Ok(None) };
+        let values = to_finite(tensor)?.flatten_all().and_then(|tensor| tensor.to_vec1());
+        Ok(Some((tensor.dims().to_vec(), values.map_err(malformed)?)))
+    }
 
-        let bytes = match offsets[..] {
-            [start, end] => self.data.get(start..end),
-            _ => None,
-        };
-        let bytes = bytes.ok_or_else(|| malformed("is not within the file"))?;
-        let width = match kind.as_str() {
-            "F16" | "BF16" => 2,
-            "F32" | "I32" => 4,
-            "F64" | "I64" => 8,
-            _ => return Err(EmbedError::Unsupported { what: "a tensor's type", kind }),
-        };
-        let elements = shape.iter().try_fold(1_usize, |all, part| all.checked_mul(*part));
-        if elements.and_then(|elements| elements.checked_mul(width)) != Some(bytes.len()) {
-            return Err(malformed("has another size than its shape"));
+    /// The values of a tensor as places in another one.
+    pub(super) fn places(&self, name: &str) -> Result<Option<Vec<u32>>, EmbedError> {
+        let Some(tensor) = self.0.get(name) else { return Ok(None) };
+        if !matches!(tensor.dtype(), DType::U32 | DType::I32 | DType::I64) {
+            return Err(unsupported(tensor));
         }
-        Ok(Some(Tensor { kind, shape, bytes }))
+        let wide = tensor.to_dtype(DType::I64).and_then(|tensor| tensor.flatten_all());
+        let values: Vec<i64> = wide.and_then(|tensor| tensor.to_vec1()).map_err(malformed)?;
+        let places = values.into_iter().map(u32::try_from).collect::<Result<_, _>>();
+        places.map(Some).map_err(|_| malformed("a place is out of range"))
+    }
+
+    /// All tensors of floats, at 32 bits.
+    pub(super) fn into_floats(self) -> Result<HashMap<String, Tensor>, EmbedError> {
+        let floats = self.0.into_iter().filter(|(_, tensor)| tensor.dtype().is_float());
+        floats.map(|(name, tensor)| Ok((name, to_finite(&tensor)?))).collect()
     }
 }
 
-impl Tensor<'_> {
-    /// Its values, all of them finite.
-    pub(super) fn floats(&self) -> Result<Vec<f32>, EmbedError> {
-        let values: Vec<f32> = match self.kind.as_str() {
-            "F16" => self.chunks().map(|bytes| half(u16::from_le_bytes(bytes))).collect(),
-            "BF16" => self
-                .chunks()
-                .map(|bytes| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16))
-                .collect(),
-            "F32" => self.chunks().map(f32::from_le_bytes).collect(),
-            "F64" => self.chunks().map(|bytes| f64::from_le_bytes(bytes) as f32).collect(),
-            kind => {
-                let (what, kind) = ("a tensor's type", kind.to_owned());
-                return Err(EmbedError::Unsupported { what, kind });
-            }
-        };
-        if values.iter().all(|value| value.is_finite()) {
-            Ok(values)
-        } else {
-            Err(EmbedError::malformed(WHAT, "a value is not a finite number"))
-        }
+fn to_finite(tensor: &Tensor) -> Result<Tensor, EmbedError> {
+    if !tensor.dtype().is_float() {
+        return Err(unsupported(tensor));
     }
+    let floats = tensor.to_dtype(DType::F32).map_err(malformed)?;
 
-    /// Its values as places in another tensor.
-    pub(super) fn places(&self) -> Result<Vec<u32>, EmbedError> {
-        let negative = || EmbedError::malformed(WHAT, "a place is out of range");
-        match self.kind.as_str() {
-            "I32" => self
-                .chunks()
-                .map(|bytes| u32::try_from(i32::from_le_bytes(bytes)).map_err(|_| negative()))
-                .collect(),
-            "I64" => self
-                .chunks()
-                .map(|bytes| u32::try_from(i64::from_le_bytes(bytes)).map_err(|_| negative()))
-                .collect(),
-            kind => Err(EmbedError::Unsupported { what: "a tensor's type", kind: kind.to_owned() }),
-        }
-    }
-
-    fn chunks<const WIDTH: usize>(&self) -> impl Iterator<Item = [u8; WIDTH]> + '_ {
-        self.bytes.as_chunks::<WIDTH>().0.iter().copied()
-    }
+    // A sum with infinity or NaN in it is one of them, too; one of weights is never that large.
+    let sum = floats.sum_all().and_then(|sum| sum.to_scalar::<f32>()).map_err(malformed)?;
+    if sum.is_finite() { Ok(floats) } else { Err(malformed("a value is not a finite number")) }
 }
 
-/// A float of 16 bits.
-fn half(bits: u16) -> f32 {
-    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-    let exponent = i32::from(bits >> 10 & 0x1f);
-    let fraction = f32::from(bits & 0x3ff) / 1_024.0;
-    match exponent {
-        0 => sign * fraction * 2.0_f32.powi(-14),
-        0x1f => f32::NAN,
-        _ => sign * (1.0 + fraction) * 2.0_f32.powi(exponent - 15),
-    }
+fn malformed(reason: impl std::fmt::Display) -> EmbedError {
+    EmbedError::malformed(WHAT, reason)
+}
+
+fn unsupported(tensor: &Tensor) -> EmbedError {
+    EmbedError::Unsupported { what: "a tensor's type", kind: tensor.dtype().as_str().to_owned() }
 }

@@ -186,8 +186,9 @@ impl Embedding {
         progress: &mut Progress,
     ) -> Result<(), EmbedError> {
         model.calibrate().await?;
+        let batch_texts = model.embedder.batch_texts().clamp(1, BATCH_TEXTS_MAX);
         loop {
-            let batch = self.shared.pending(BATCH_TEXTS_MAX);
+            let batch = self.shared.pending(batch_texts);
             if batch.is_empty() {
                 return Ok(());
             }
