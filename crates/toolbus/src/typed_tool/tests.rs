@@ -89,7 +89,7 @@ fn the_schema_of_arguments_is_that_of_their_type() {
         "type": "object",
         "properties": {
             "items": {"description": "What is ordered.", "type": "array", "items": item},
-            "note": {"type": ["string", "null"]},
+            "note": {"type": "string"},
             "express": {"type": "boolean", "default": false}
         },
         "required": ["items"]
