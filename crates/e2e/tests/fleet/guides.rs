@@ -17,7 +17,7 @@ use toolbus_testkit::process::Launch;
 use toolbus_testkit::scripted_server::{Asked, Reply, Server};
 
 use crate::agent::{answer, launch, settings};
-use crate::support::{LIMIT, Servers};
+use crate::support::{LIMIT, Servers, assert_single_types};
 
 /// The guides of the fleet, as models are told of them.
 const INDEX: &str = "\
@@ -297,6 +297,7 @@ async fn every_call_that_a_guide_shows_gives_a_result() {
     assert_eq!(follower.index, INDEX);
     let faults = follower.faults();
     assert!(faults.is_empty(), "{faults:#?}");
+    assert_single_types(&Value::from(follower.tools.clone()));
 }
 
 fn is_of_subagent(asked: &Asked) -> bool {
@@ -321,6 +322,7 @@ async fn every_definition_is_the_one_on_the_page() {
         anyhow::Ok(tools)
     })
     .await;
+    assert_single_types(&Value::from(listed.clone()));
     let mut pages: Vec<String> = listed.iter().map(describe_tool).collect();
     pages.sort();
     insta::assert_snapshot!("definitions", pages.join("\n"));

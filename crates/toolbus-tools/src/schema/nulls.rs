@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 /// Members of a schema whose values are no schemas.
 const PLAIN_MEMBERS: [&str; 5] = ["const", "default", "enum", "examples", "required"];
 
+/// Members of a schema that are schemas by names, which are anybody's choice.
+const NAMED_SCHEMAS: [&str; 4] = ["$defs", "definitions", "dependentSchemas", "patternProperties"];
+
 /// Takes out each member that is null, where the schema knows it, does not require it and does not
 /// take null for it.
 pub(crate) fn drop_nulls(schema: &Value, arguments: &mut Map<String, Value>) {
@@ -56,7 +59,12 @@ pub fn hide_optional_nulls(schema: &mut Value) {
 
             let others = members.iter_mut().filter(|(name, _)| *name != "properties");
             let schemas = others.filter(|(name, _)| !PLAIN_MEMBERS.contains(&&***name));
-            schemas.for_each(|(_, member)| hide_optional_nulls(member));
+            schemas.for_each(|(name, member)| match member {
+                Value::Object(named) if NAMED_SCHEMAS.contains(&&**name) => {
+                    named.values_mut().for_each(hide_optional_nulls);
+                }
+                member => hide_optional_nulls(member),
+            });
         }
         Value::Array(schemas) => schemas.iter_mut().for_each(hide_optional_nulls),
         _ => {}
