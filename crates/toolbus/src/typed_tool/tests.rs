@@ -179,6 +179,19 @@ async fn a_tool_may_say_itself_that_it_failed() {
 }
 
 #[tokio::test]
+async fn null_is_an_optional_argument_that_is_not_given() {
+    let order = tool("order", "", |order: Order, _| {
+        ready(Ok(format!("{} {:?} {}", order.items.len(), order.note, order.express)))
+    });
+    let output = call(order, json!({"items": [], "note": null, "express": null})).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("0 None false"));
+
+    let order = tool("order", "", |order: Order, _| ready(Ok(order.items.len())));
+    let error = call(order, json!({"items": null})).await.unwrap_err();
+    assert_eq!(error.message, "/items: null is not of type \"array\"");
+}
+
+#[tokio::test]
 async fn wrong_arguments_name_the_member_and_run_nothing() {
     let runs = Arc::new(AtomicUsize::new(0));
     let check = async |arguments: Value, expected: &str| {
