@@ -63,23 +63,24 @@ impl SentRequest {
 
     /// The response, in our words where it refuses the request.
     pub(crate) fn reword(self, mut response: Response) -> Response {
-        match response.status() {
+        let status = response.status();
+        match status {
             StatusCode::NOT_ACCEPTABLE if self.method == Method::GET => {
-                refuse(StatusCode::NOT_ACCEPTABLE, GET_ACCEPTS)
+                return refuse(status, GET_ACCEPTS);
             }
-            StatusCode::NOT_ACCEPTABLE => refuse(StatusCode::NOT_ACCEPTABLE, POST_ACCEPTS),
+            StatusCode::NOT_ACCEPTABLE => return refuse(status, POST_ACCEPTS),
             StatusCode::UNSUPPORTED_MEDIA_TYPE if !self.is_json => {
-                refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, BODY_TYPE)
+                return refuse(status, BODY_TYPE);
             }
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => self.refuse_body(),
-            status => {
-                let is_error = status.is_client_error() || status.is_server_error();
-                if is_error && !response.headers().contains_key(CONTENT_TYPE) {
-                    response.headers_mut().insert(CONTENT_TYPE, TEXT);
-                }
-                response
-            }
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => return self.refuse_body(),
+            _ => {}
         }
+
+        let is_error = status.is_client_error() || status.is_server_error();
+        if is_error && !response.headers().contains_key(CONTENT_TYPE) {
+            response.headers_mut().insert(CONTENT_TYPE, TEXT);
+        }
+        response
     }
 
     fn refuse_body(&self) -> Response {
