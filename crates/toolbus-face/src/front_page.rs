@@ -1,9 +1,9 @@
 //! The page at `/`: what answers here, and where MCP clients connect.
 //!
 //! It is for people, and for programs that look before they know a path. Which MCP servers there
-//! are is a read like any other: it passes the gates, and each server is one that clients see. Where
-//! that is refused, the page says no more than which program answers. No address is absolute: a
-//! proxy in front has names and a scheme of its own.
+//! are is a read like any other: it passes the gates, and each server is one that clients see.
+//! Where that is refused, the page says no more than which program answers. No address is absolute:
+//! a proxy in front has names and a scheme of its own.
 
 use std::future::ready;
 use std::sync::Arc;
