@@ -298,7 +298,6 @@ fn check_tools(model: &Server) {
     let calls = messages.iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
     let called: BTreeSet<_> = calls.map(name).collect();
     assert_eq!(called, offered);
-    assert_single_types(&last["tools"]);
     for result in messages.iter().filter(|message| message["role"] == "tool") {
         let text = result["content"].as_str().unwrap();
         assert!(!text.starts_with("Error"), "{text}");
