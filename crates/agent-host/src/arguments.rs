@@ -549,7 +549,8 @@ pub struct ChangeKey {
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Also serve them to MCP clients at this address, such as 127.0.0.1:8800: the agent's own at
-    /// the path /mcp, those of one MCP server at /mcp/NAME [env: TOOLBUS_MCP_FACE__ADDRESS]
+    /// the path /mcp, those of one MCP server at /mcp/NAME or /NAME/mcp [env:
+    /// TOOLBUS_MCP_FACE__ADDRESS]
     #[arg(long, value_name = "ADDRESS")]
     pub mcp: Option<String>,
     /// Also take turns of the agent over HTTP at this address, such as 127.0.0.1:8810, at the path

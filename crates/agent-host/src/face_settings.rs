@@ -10,9 +10,10 @@ use toolbus_runtime::http::visitors;
 #[serde(default, deny_unknown_fields)]
 pub struct McpFaceSettings {
     /// Where the agent's tools are offered to MCP clients over streamable HTTP, such as
-    /// `127.0.0.1:8800`: at the path `/mcp` its own, at `/mcp/NAME` those of one MCP server.
-    /// Clients are not asked who they are: whoever reaches the address can run every tool. It may
-    /// be `http.address`, and then both are served there. Not offered when not set.
+    /// `127.0.0.1:8800`: at the path `/mcp` its own, at `/mcp/NAME` (or `/NAME/mcp`) those of one
+    /// MCP server, and at `/` a page that lists these paths. Nobody is asked who they are: whoever
+    /// reaches the address can run every tool. It may be `http.address`, and then both are served
+    /// there. Not offered when not set.
     pub address: Option<ListenAddress>,
     /// Names that clients may reach this machine by, with or without a port, such as
     /// `tools.example.com`; a request for another one is refused. `localhost`, `127.0.0.1` and

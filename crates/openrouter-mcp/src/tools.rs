@@ -170,5 +170,21 @@ fn schema_of<T: JsonSchema>() -> JsonObject {
     schema.remove("title");
     schema.remove("description");
     schema.insert("additionalProperties".to_owned(), false.into());
-    schema.ensure_object().clone()
+    let mut schema = schema.ensure_object().clone();
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().for_each(hide_null);
+    }
+    schema
+}
+
+/// Tells an optional argument as one of a single type: some APIs of models take no list of types.
+/// Null is read as not given all the same.
+fn hide_null(property: &mut Value) {
+    let Value::Object(property) = property else { return };
+    let Some(Value::Array(types)) = property.get("type") else { return };
+    let mut others = types.iter().filter(|kind| *kind != "null");
+    if let (Some(only), None) = (others.next().cloned(), others.next()) {
+        property.insert("type".to_owned(), only);
+        property.retain(|name, value| name != "default" || !value.is_null());
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Handler {
 }
 
 /// The scope of one client that sees this, whose session and run are its own.
-fn client_scope(deps: &FaceDeps, view: View) -> Arc<Scope> {
+pub(crate) fn client_scope(deps: &FaceDeps, view: View) -> Arc<Scope> {
     let scope = Scope::new(Door::Mcp, Principal::claimed(CLIENT), deps.agent.clone());
     let session = SessionId::parse(format!("mcp/{}", scope.run.as_str()));
     Arc::new(deps.invoker.begin_run(scope.with_session(session.ok()).with_view(view)))
@@ -175,7 +175,7 @@ impl Handler {
             .with_server_info(program.with_title(self.offer.server_title()))
     }
 
-    /// The same with what an MCP server says of itself in the place of our own words.
+    /// The same with what the agent, or the MCP server, says of itself.
     pub(crate) async fn introduce(&self, mut info: ServerConfig) -> ServerConfig {
         // It is asked for over the bus, as other requests are.
         let Ok(_slot) = self.offer.server().map(|_| self.take_slot()).transpose() else {

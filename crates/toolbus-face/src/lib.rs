@@ -3,7 +3,8 @@
 //!
 //! `/mcp` offers the agent's own tools. `/mcp/NAME` offers the tools of one MCP server of the
 //! fleet, as it names and describes them, and reaches them by the agent's `mcp_invoke_tool`. Either
-//! way a call is the invoker's: there is no other way from here to a tool.
+//! way a call is the invoker's: there is no other way from here to a tool. `/NAME/mcp` is the same
+//! as `/mcp/NAME`, sessions included, and `/` is a page that lists these paths.
 //!
 //! Nobody is asked who they are, so the face is off unless it is given an address, and an address
 //! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
@@ -20,8 +21,10 @@
 
 mod client_params;
 mod cors;
+mod front_page;
 mod handler;
 mod input_rounds;
+mod instructions;
 mod instrumented;
 mod limits;
 mod log;
@@ -32,6 +35,7 @@ mod pending_call;
 mod progress_relay;
 mod protocol_version;
 mod questions;
+mod refusals;
 mod resource_requests;
 mod resource_set;
 mod session_limit;
@@ -150,8 +154,8 @@ impl Face {
         Self { router, calls, suspended, stop }
     }
 
-    /// What an HTTP server serves, at `/mcp` and below it. The server is to allow
-    /// [`CONNECTIONS_MAX`] connections.
+    /// What an HTTP server serves, at every path: it has an answer for those where nothing is. The
+    /// server is to allow [`CONNECTIONS_MAX`] connections.
     pub fn router(&self) -> Router {
         self.router.clone()
     }

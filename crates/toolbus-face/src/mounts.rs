@@ -8,10 +8,10 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::any;
+use axum::routing::{any, get};
 use opentelemetry::global;
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -24,10 +24,12 @@ use toolbus_tools::View;
 
 use crate::client_params::ClientParams;
 use crate::cors::{Cors, is_preflight};
+use crate::front_page::FrontPage;
 use crate::handler::Handler;
 use crate::instrumented::InstrumentedHandler;
 use crate::limits::{BODY_BYTES_MAX, SESSIONS_MAX};
 use crate::offer::Offer;
+use crate::refusals::{SentRequest, nothing_here, refuse};
 use crate::session_limit::SessionLimit;
 use crate::suspended_calls::SuspendedCalls;
 use crate::written_results::{RecentResults, ResultSlot, put_in_place};
@@ -74,6 +76,7 @@ pub(crate) fn router(
     let config = server_config(settings, stop);
     let cors = settings.cors.then(|| Arc::new(Cors::new(&config.allowed_origins)));
 
+    let front_page = Arc::new(FrontPage::new(settings, deps.clone()));
     let view = settings.view.clone();
     let own = Offer::of_agent(deps.clone());
     let own = Handler::new(own, view.clone(), calls.clone(), suspended.clone());
@@ -90,7 +93,14 @@ pub(crate) fn router(
             }),
         )
         .route("/mcp/{server}", any(serve_at_server))
-        .with_state(Arc::new(mounts));
+        // Some clients make the last part of every path `mcp`.
+        .route("/{server}/mcp", any(serve_at_server))
+        .with_state(Arc::new(mounts))
+        .route(
+            "/",
+            get(async move |uri: Uri, headers: HeaderMap| front_page.serve(&uri, &headers).await),
+        )
+        .fallback(nothing_here);
     match cors {
         Some(cors) => router.layer(from_fn_with_state(cors, answer_page)),
         None => router,
@@ -112,7 +122,8 @@ async fn serve_at_server(
     request: Request,
 ) -> Response {
     let Some(mount) = mounts.mount_of_server(&server) else {
-        return (StatusCode::NOT_FOUND, "no MCP server of this name is there\n").into_response();
+        let line = "no MCP server of this name is there; GET / lists those that are\n";
+        return refuse(StatusCode::NOT_FOUND, line);
     };
     mount.serve_request(request).await
 }
@@ -168,7 +179,8 @@ impl Mount {
         // The whole body first: a client that is slow to send it takes no room from others.
         let (mut head, body) = request.into_parts();
         let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
-            return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+            let line = format!("the body is longer than {BODY_BYTES_MAX} bytes, or broke off\n");
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, line);
         };
 
         let slot = ResultSlot::default();
@@ -188,9 +200,10 @@ impl Mount {
             return too_many_sessions(&body);
         }
 
+        let sent = SentRequest::of(&head.method, &head.headers, &body);
         let request = Request::from_parts(head, Body::from(body));
         let response = self.service.handle(request).await.map(Body::new);
-        put_in_place(response, slot, recent)
+        sent.reword(put_in_place(response, slot, recent))
     }
 }
 

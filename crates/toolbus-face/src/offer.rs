@@ -21,6 +21,7 @@ use toolbus_wire::message::mcp::{
 };
 
 use crate::FaceDeps;
+use crate::instructions::instructions_of_agent;
 use crate::resource_requests::{ServerRequests, read_call};
 
 /// Tools of one page of a list.
@@ -300,10 +301,15 @@ impl Offer {
         Ok(tools)
     }
 
-    /// What the server says of itself. Its bridge is asked where that is another than what is
-    /// known, for a while: a client that connects gets no more than its name otherwise.
+    /// What the agent says of itself, or the server. Its bridge is asked where that is another than
+    /// what is known, for a while: a client that connects gets no more than its name otherwise.
     pub(crate) async fn introduction(&self, scope: &Arc<Scope>) -> Introduction {
-        let Some(server) = &self.server else { return Introduction::default() };
+        let Some(server) = &self.server else {
+            let tools = self.deps.invoker.registry().snapshot();
+            let instructions = instructions_of_agent(&self.deps.agent, &tools, &scope.view);
+            return Introduction { instructions: Some(instructions), ..Introduction::default() };
+        };
+
         let announced = self.announced_introduction();
         let is_known = {
             let catalogue = server.catalogue.read();

@@ -24,6 +24,8 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::offer::Offer;
 
+mod paths;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The agent of a face, on a bus where a bridge has announced the server `notes` and gone.
@@ -132,7 +134,10 @@ async fn a_server_introduces_itself_and_the_agent_does_elsewhere() {
         json!({"name": "notes-server", "version": "1.2.3", "websiteUrl": "https://notes.example"});
     assert_eq!((program, instructions), (expected, json!("Add before you erase.")));
     let (program, instructions) = discovered(&face, "/mcp").await;
-    assert_eq!((&program["name"], instructions), (&json!("toolbus"), Value::Null));
+    let expected = "These are the tools of the agent RockBot, run by Toolbus. Their groups: mcp. \
+                    Tools of MCP servers are called by mcp_invoke_tool; ";
+    assert_eq!(program["name"], "toolbus");
+    assert!(instructions.as_str().unwrap().starts_with(expected), "{instructions}");
 
     // Without a bridge to say it, a path has our own words.
     bridge.stop(SECOND).await;

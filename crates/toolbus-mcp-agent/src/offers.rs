@@ -142,7 +142,7 @@ fn get_prompt() -> Tool {
             "server_name": {"type": "string", "description": "Name of the server, as listed"},
             "prompt_name": {"type": "string", "description": "Name of one of its prompts"},
             "arguments": {
-                "type": ["object", "null"],
+                "type": "object",
                 "description": "Arguments of the prompt, all of them text",
                 "additionalProperties": {"type": "string"}
             }
@@ -167,7 +167,7 @@ fn list_resources() -> Tool {
         "type": "object",
         "properties": {
             "server_name": {"type": "string", "description": "Name of the server, as listed"},
-            "cursor": {"type": ["string", "null"], "description": "nextCursor of the page before"}
+            "cursor": {"type": "string", "description": "nextCursor of the page before"}
         },
         "required": ["server_name"]
     }))

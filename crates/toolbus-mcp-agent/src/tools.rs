@@ -92,7 +92,7 @@ fn service_details() -> Tool {
         "type": "object",
         "properties": {
             "server_name": {"type": "string", "description": "Name of the server, as listed"},
-            "tool_name": {"type": ["string", "null"], "description": "Name of one of its tools"}
+            "tool_name": {"type": "string", "description": "Name of one of its tools"}
         },
         "required": ["server_name"]
     }))

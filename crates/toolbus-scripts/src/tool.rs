@@ -68,15 +68,15 @@ fn script_tool(allowance: ScriptAllowance) -> Tool {
         "properties": {
             "script": {"type": "string", "description": "Python source code"},
             "input_data": {
-                "type": ["string", "null"],
+                "type": "string",
                 "description": "Text that the script reads from the environment variable ROCKBOT_INPUT"
             },
             "timeout_seconds": {
-                "type": ["integer", "null"],
+                "type": "integer",
                 "description": allowance.fill_in(seconds)
             },
             "pip_packages": {
-                "type": ["array", "null"],
+                "type": "array",
                 "items": {"type": "string"},
                 "description": "Packages to install first, such as [\"numpy\", \"requests==2.32\"]"
             },

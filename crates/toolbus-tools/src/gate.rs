@@ -94,7 +94,7 @@ impl Passage {
         let Some(entry) = &self.entry else {
             return Err(CallError::invalid_arguments("a read has no arguments"));
         };
-        entry.executor.coerce(&mut arguments);
+        arguments::forgive_habits(entry, &mut arguments);
         let subject = resolve_subject(&self.call, entry, &mut arguments)?;
         let arguments = Value::Object(arguments);
         check_schema::check(entry, &arguments)?;

@@ -18,7 +18,7 @@ use toolbus_wire::ErrorCode;
 
 use crate::call::{CallError, Invocation, Output};
 use crate::id::{self, ToolId, ToolName};
-use crate::schema::{self, Schema, Violation};
+use crate::schema::{self, Schema, Violation, drop_nulls};
 use crate::search_text::SearchText;
 use crate::subject::{DefinitionDigest, Subject};
 use crate::tool::{Executor, Tool};
@@ -231,9 +231,14 @@ impl ToolEntry {
     }
 
     /// What is wrong with these arguments by the tool's schema, one by one; empty where they fit.
+    /// Null for an optional argument is none, as it is for a call.
     #[must_use]
     pub fn violations(&self, arguments: &Value) -> Vec<Violation> {
-        self.schema.check(arguments).err().unwrap_or_default()
+        let mut arguments = arguments.clone();
+        if let Value::Object(arguments) = &mut arguments {
+            drop_nulls(&self.tool.parameters, arguments);
+        }
+        self.schema.check(&arguments).err().unwrap_or_default()
     }
 
     /// How long a call with these arguments may take when the caller does not say.

@@ -1,6 +1,7 @@
 //! JSON Schema checks of arguments, with every violation told at once.
 
 mod bounds;
+mod nulls;
 mod pattern;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use bounds::Extent;
 use pattern::MatchBudget;
 
 pub use bounds::{EXPANDED_VALUES_MAX, SCHEMA_BYTES_MAX};
+pub(crate) use nulls::drop_nulls;
+pub use nulls::hide_optional_nulls;
 
 /// Most violations that a check tells of.
 pub const VIOLATIONS_MAX: usize = 20;

@@ -46,7 +46,8 @@ pub struct NoArguments {}
 ///
 /// The schema of its arguments is that of the type `A`, which has to be a JSON object. The caller's
 /// arguments are checked against it and read as an `A`; where they do not fit, the call ends as
-/// `invalid_arguments` with the member that is wrong, and the function is not run.
+/// `invalid_arguments` with the member that is wrong, and the function is not run. One that need
+/// not be given may be null as well, which is the same; the schema says its type alone.
 ///
 /// A result that is a JSON string is the tool's text. Any other is its structured value, and as
 /// JSON its text; its schema is the tool's output schema where it is one of an object. `()` and

@@ -20,6 +20,7 @@ mod extended;
 mod faithful;
 mod grants;
 mod hop;
+mod paths;
 mod recorded;
 
 pub(crate) const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];

@@ -122,6 +122,8 @@ async fn a_person_logs_in_by_a_browser_and_out() {
     let listed: Value = serde_json::from_str(&bench.say(&["toolkits", "--json"]).await).unwrap();
     let google = listed.as_array().unwrap().iter().find(|kit| kit["name"] == "google").unwrap();
     assert!(google["on"] == true && google["tools"].as_array().unwrap().len() == 6, "{google}");
+    let offered: Value = serde_json::from_str(&bench.say(&["tools", "--json"]).await).unwrap();
+    assert_single_types(&offered["tools"]);
     let sent = bench.send().await;
     assert!(sent.status.success() && sent.stdout.contains("sent-1"), "{sent:?}");
     bench.google.assert_valid();

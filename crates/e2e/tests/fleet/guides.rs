@@ -17,7 +17,7 @@ use toolbus_testkit::process::Launch;
 use toolbus_testkit::scripted_server::{Asked, Reply, Server};
 
 use crate::agent::{answer, launch, settings};
-use crate::support::{LIMIT, Servers};
+use crate::support::{LIMIT, Servers, assert_single_types};
 
 /// The guides of the fleet, as models are told of them.
 const INDEX: &str = "\
@@ -321,6 +321,7 @@ async fn every_definition_is_the_one_on_the_page() {
         anyhow::Ok(tools)
     })
     .await;
+    assert_single_types(&Value::from(listed.clone()));
     let mut pages: Vec<String> = listed.iter().map(describe_tool).collect();
     pages.sort();
     insta::assert_snapshot!("definitions", pages.join("\n"));

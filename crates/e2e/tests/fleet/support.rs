@@ -137,6 +137,28 @@ impl Outcome {
     }
 }
 
+/// Asserts that each value in the schemas of these tools is of one type, or of none that is told:
+/// some models' APIs refuse a tool with `"type": ["string", "null"]`.
+#[track_caller]
+pub(crate) fn assert_single_types(tools: &Value) {
+    assert!(tools.as_array().is_some_and(|tools| !tools.is_empty()), "no tools: {tools}");
+    let mut left = vec![(String::new(), tools)];
+    while let Some((at, value)) = left.pop() {
+        match value {
+            Value::Object(members) => {
+                let types = members.get("type").filter(|types| types.is_array());
+                assert_eq!(types, None, "at {at} in {tools}");
+                left.extend(members.iter().map(|(name, value)| (format!("{at}/{name}"), value)));
+            }
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                left.extend(items.map(|(index, value)| (format!("{at}/{index}"), value)));
+            }
+            _ => {}
+        }
+    }
+}
+
 /// `agent-host invoke` of a tool, its arguments read from standard input.
 pub(crate) fn invocation(bus: &str, tool: &str, arguments: &Value) -> Launch {
     let launch = launch("agent-host", bus).args(["invoke", tool, "-", "--json"]);

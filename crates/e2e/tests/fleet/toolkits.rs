@@ -320,6 +320,9 @@ async fn toolkits_are_listed_with_their_tools_and_the_reasons_of_those_that_are_
     }
     tools.sort_unstable();
     assert_eq!(tools, TOOLS);
+    let offered = bench.run(&["tools", "--json"]).await.stdout;
+    let offered: Value = serde_json::from_str(&offered).unwrap();
+    assert_single_types(&offered["tools"]);
     let text = bench.run(&["toolkits"]).await.stdout;
     assert!(text.contains("rest             on   weather\n"), "{text}");
     assert!(text.contains("bash             on   bash\n"), "{text}");

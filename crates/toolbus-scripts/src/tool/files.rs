@@ -24,7 +24,7 @@ const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/w
 /// The schema of the argument `input_files`.
 pub(super) fn schema() -> Value {
     json!({
-        "type": ["array", "null"],
+        "type": "array",
         "items": {
             "type": "object",
             "properties": {

@@ -3,11 +3,14 @@
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
+use toolbus_tools::schema::hide_optional_nulls;
 
-/// The schema of a tool's arguments. Whether it describes an object, and is within the bounds of
+/// The schema of a tool's arguments. An optional one is told without null, which is read as not
+/// given all the same. Whether it describes an object, and is within the bounds of
 /// schemas, is for the registry to say.
 pub(super) fn schema_of_arguments<A: JsonSchema>() -> Value {
     let mut schema = generate::<A>(schema_settings().for_deserialize().into_generator());
+    hide_optional_nulls(&mut schema);
     // Some APIs of models want it there, be it empty.
     if let Value::Object(members) = &mut schema
         && members.get("type") == Some(&json!("object"))

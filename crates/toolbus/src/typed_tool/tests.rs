@@ -89,7 +89,7 @@ fn the_schema_of_arguments_is_that_of_their_type() {
         "type": "object",
         "properties": {
             "items": {"description": "What is ordered.", "type": "array", "items": item},
-            "note": {"type": ["string", "null"]},
+            "note": {"type": "string"},
             "express": {"type": "boolean", "default": false}
         },
         "required": ["items"]
@@ -176,6 +176,19 @@ async fn a_tool_may_say_itself_that_it_failed() {
     let own = tool_with_output("t", "", |_: NoArguments, _| ready(Ok(Output::error("no paper"))));
     let output = call(own, json!({})).await.unwrap();
     assert_eq!((output.is_error, output.content.as_deref()), (true, Some("no paper")));
+}
+
+#[tokio::test]
+async fn null_is_an_optional_argument_that_is_not_given() {
+    let order = tool("order", "", |order: Order, _| {
+        ready(Ok(format!("{} {:?} {}", order.items.len(), order.note, order.express)))
+    });
+    let output = call(order, json!({"items": [], "note": null, "express": null})).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("0 None false"));
+
+    let order = tool("order", "", |order: Order, _| ready(Ok(order.items.len())));
+    let error = call(order, json!({"items": null})).await.unwrap_err();
+    assert_eq!(error.message, "/items: null is not of type \"array\"");
 }
 
 #[tokio::test]

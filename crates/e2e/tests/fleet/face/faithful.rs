@@ -12,7 +12,7 @@ pub(super) struct RawClient {
     session: String,
     requests: u32,
     /// What the server said of itself in the handshake.
-    introduction: Value,
+    pub(super) introduction: Value,
 }
 
 impl RawClient {
