@@ -11,8 +11,8 @@ use toolbus_runtime::http::visitors;
 pub struct McpFaceSettings {
     /// Where the agent's tools are offered to MCP clients over streamable HTTP, such as
     /// `127.0.0.1:8800`: at the path `/mcp` its own, at `/mcp/NAME` those of one MCP server.
-    /// Clients are not asked who they are: whoever reaches the address can run every tool. Not
-    /// offered when not set.
+    /// Clients need no credentials: whoever reaches the address can run every tool. Not offered
+    /// when not set.
     pub address: Option<ListenAddress>,
     /// Names that clients may reach this machine by, with or without a port, such as
     /// `tools.example.com`; a request for another one is refused. `localhost`, `127.0.0.1` and

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::{Asker, Progress};
+use toolbus_runtime::service::Context;
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::person::Person;
@@ -22,7 +23,7 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Most characters of a status that are shown.
 const STATUS_CHARACTERS_MAX: usize = 60;
 
-/// Shows progress, where standard error is a terminal.
+/// Shows progress, where standard error is a terminal and the program is not to be quiet.
 pub(crate) struct Terminal {
     status_text: Option<Arc<Mutex<String>>>,
     line: Arc<StatusLine>,
@@ -34,10 +35,12 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Begins to show the progress of a call.
-    pub(crate) fn start(tool: &str) -> Self {
+    pub(crate) fn start(tool: &str, context: &Context) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let status_text = std::io::stderr().is_terminal().then(Arc::<Mutex<String>>::default);
-        let types = status_text.is_some() && std::io::stdin().is_terminal();
+        let reads = std::io::stderr().is_terminal();
+        let status_text = (reads && !context.quiet).then(Arc::<Mutex<String>>::default);
+        // Questions are asked however quiet it is.
+        let types = reads && std::io::stdin().is_terminal();
         let person = types.then(Person::new);
         let status_line = Arc::<StatusLine>::default();
         if let Some(status_text) = &status_text {
@@ -50,6 +53,11 @@ impl Terminal {
             tasks.spawn(line.draw_until(stop.clone()));
         }
         Self { status_text, line: status_line, person, stop, tasks }
+    }
+
+    /// Whether what goes on is shown.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.status_text.is_some()
     }
 
     /// Takes the call's progress.

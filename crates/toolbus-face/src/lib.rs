@@ -5,7 +5,7 @@
 //! fleet, as it names and describes them, and reaches them by the agent's `mcp_invoke_tool`. Either
 //! way a call is the invoker's: there is no other way from here to a tool.
 //!
-//! Nobody is asked who they are, so the face is off unless it is given an address, and an address
+//! Clients need no credentials, so the face is off unless it is given an address, and an address
 //! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
 //! is not one of those is refused, or any web page could call tools through its reader's browser.
 //!

@@ -96,7 +96,7 @@ fn unstarted(error: one_shot::Error, options: &Invoke) -> Result<Exit, BoxError>
 async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Context) -> Exit {
     let Asked { tool, arguments } = asked;
     let id = CallId::random();
-    let terminal = Terminal::start(&options.tool);
+    let terminal = Terminal::start(&options.tool, context);
     let time = options.timeout.map_or_else(CallTime::default, CallTime::within);
     let scope = one_shot.scope();
     let call = Call::new(&scope, id.clone(), tool, Arguments::Value(arguments))
