@@ -40,12 +40,58 @@ fn help_of(arguments: &[&str]) -> String {
 
 #[test]
 fn the_help_names_the_variable_of_each_option() {
-    assert_snapshot!(help_of(&[]));
+    assert_snapshot!(help_of(&[]), @r#"
+    A service
+
+    Usage: service [OPTIONS] [COMMAND]
+
+    Commands:
+      once  Does one thing
+      help  Print this message or the help of the given subcommand(s)
+
+    Options:
+          --bus <URL>         Broker to join, such as amqp://user:password@host:5672, or the URLs of its
+                              nodes with commas between [env: TOOLBUS_BUS]
+          --name <NAME>       Name of this instance [env: TOOLBUS_NAME]
+          --health <ADDRESS>  Where to serve /healthz, /readyz and /status, such as 127.0.0.1:8080 [env:
+                              TOOLBUS_HEALTH]
+          --probe             Ask the running process of the same settings whether it is ready, by its
+                              health port, and exit: 0 when it is. For the health checks of containers
+      -h, --help              Print help
+
+    Global options:
+          --config <FILE>  Settings file; without it toolbus.toml of the current folder, where there is
+                           one [env: TOOLBUS_CONFIG]
+          --log <FILTER>   What to log: a level, or directives such as info,toolbus_bus=debug [env:
+                           TOOLBUS_LOG]
+      -q, --quiet          Say nothing on standard error but errors: no progress, no warnings, and of
+                           the log only errors
+          --print-config   Print the effective settings and where each comes from, secrets masked, and
+                           exit
+    "#);
 }
 
 #[test]
 fn a_command_that_ends_does_not_list_what_means_nothing_to_it() {
-    assert_snapshot!(help_of(&["once"]));
+    assert_snapshot!(help_of(&["once"]), @r#"
+    Does one thing
+
+    Usage: service once [OPTIONS]
+
+    Options:
+          --json  How
+      -h, --help  Print help
+
+    Global options:
+          --config <FILE>  Settings file; without it toolbus.toml of the current folder, where there is
+                           one [env: TOOLBUS_CONFIG]
+          --log <FILTER>   What to log: a level, or directives such as info,toolbus_bus=debug [env:
+                           TOOLBUS_LOG]
+      -q, --quiet          Say nothing on standard error but errors: no progress, no warnings, and of
+                           the log only errors
+          --print-config   Print the effective settings and where each comes from, secrets masked, and
+                           exit
+    "#);
     let Some(Command::Once { json: true }) = parsed(&["once", "--json"]).command else {
         panic!("--json is its own")
     };
