@@ -6,10 +6,15 @@ mod search;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 use toolbus_config::TimeSpan;
 use toolbus_policy::parse_principal;
-use toolbus_runtime::arguments::CommonArguments;
+use toolbus_runtime::arguments::{
+    CommonArguments, GLOBAL_OPTIONS, MemberArguments, ServiceArguments,
+};
+use toolbus_runtime::command_line;
+use toolbus_runtime::service::Exit;
 use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::observe::CallStatus;
 use toolbus_tools::{Door, Principal};
@@ -23,25 +28,49 @@ pub use search::{DiscoverOptions, SearchOptions};
 /// Without a broker (--bus) the whole fleet runs embedded in this process: Python in a local
 /// sandbox, and the MCP servers of mcp.json. With one, this process is a member of the fleet.
 #[derive(Debug, Parser)]
-#[command(name = "agent-host", version, max_term_width = 100)]
+#[command(name = "agent-host", version, max_term_width = 100, arg_required_else_help = true)]
+// Every command can be run on the bus, and as the agent of this name.
+#[command(mut_args(make_global))]
+#[command(mut_arg("name", |name| name.help(NAME_HELP)))]
 pub struct Arguments {
-    /// Options that every service takes.
+    /// Options of every program.
     #[command(flatten)]
     pub common: CommonArguments,
 
+    /// Options of what joins the bus.
+    #[command(flatten)]
+    pub member: MemberArguments,
+
     /// MCP servers to run when embedded; not used with --bus. Without it mcp.json of the current
     /// folder, where there is one [env: TOOLBUS_MCP__CONFIG]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE")]
     pub mcp_config: Option<PathBuf>,
 
     /// Use mcp.json of the current folder without asking whether the folder is trusted
     /// [env: TOOLBUS_TRUST_FOLDER]
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub trust_folder: bool,
 
-    /// What to do.
+    /// What to do; not needed with --print-config.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+}
+
+/// Help for `--name`.
+const NAME_HELP: &str =
+    "Name of the agent; its topics and queues carry it [default: RockBot] [env: TOOLBUS_NAME]";
+
+/// Every option before the command also stands behind it.
+fn make_global(option: Arg) -> Arg {
+    option.global(true).help_heading(GLOBAL_OPTIONS)
+}
+
+/// The exit of a command line that does not say what to do.
+pub(crate) fn missing_command() -> Exit {
+    let mut command = command_line::command::<Arguments>();
+    let what = "'agent-host' requires a subcommand but one was not provided";
+    let _ = command.error(ErrorKind::MissingSubcommand, what).print();
+    Exit::MISUSE
 }
 
 /// What to do.
@@ -548,6 +577,10 @@ pub struct ChangeKey {
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
+    /// Options of every service.
+    #[command(flatten)]
+    pub service: ServiceArguments,
+
     /// Also serve them to MCP clients at this address, such as 127.0.0.1:8800: the agent's own at
     /// the path /mcp, those of one MCP server at /mcp/NAME or /NAME/mcp [env:
     /// TOOLBUS_MCP_FACE__ADDRESS]

@@ -28,6 +28,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 use std::time::Duration;
 
+use toolbus_runtime::report;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
 use crate::arguments::{Command, McpCommand, McpOptions, Serve};
@@ -68,7 +69,8 @@ pub(crate) async fn run(
     ) {
         // A signal ends the wait for a person's answer, and says how this ends.
         let stop = context.shutdown.requested();
-        let Some(checked) = stop.run_until_cancelled(ask_for_trust(settings)).await else {
+        let Some(checked) = stop.run_until_cancelled(ask_for_trust(settings, &context)).await
+        else {
             return Ok(Exit::FAILURE);
         };
         settings = checked?;
@@ -94,7 +96,7 @@ pub(crate) async fn run(
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,
         Command::Artifacts(options) => artifacts::run(options.command, &settings).await,
-        Command::Audit(options) => audit::run(options, &settings).await,
+        Command::Audit(options) => audit::run(options, &settings, &context).await,
         Command::Vault(options) => vault::run(options, &settings, &context).await,
         Command::Login(options) => login::log_in(options, &settings, &context).await,
         Command::Logout(options) => login::log_out(options, &settings, &context).await,
@@ -104,8 +106,14 @@ pub(crate) async fn run(
 
 /// The exit of a command that is written wrongly, which says how.
 fn misuse(what: impl Display) -> Exit {
-    let _ = writeln!(std::io::stderr(), "error: {what}");
+    print_error(what);
     Exit::MISUSE
+}
+
+/// The exit of a command that could not do what it was asked for, which says why.
+fn fail(why: impl Display) -> Exit {
+    print_error(why);
+    Exit::FAILURE
 }
 
 /// Prints a text that may have words of others. Whoever closed our standard output wants no more.
@@ -116,18 +124,37 @@ fn print(text: &str) {
     let _ = stdout.flush();
 }
 
-/// The same as a line of standard error.
-fn warn(text: &str) {
-    let text = terminal_text::for_stream(text, &std::io::stderr());
-    let _ = writeln!(std::io::stderr(), "{text}");
+/// Prints an error that may have words of others.
+fn print_error(what: impl Display) {
+    let what = what.to_string();
+    report::print_error(terminal_text::for_stream(&what, &std::io::stderr()));
+}
+
+/// Prints a warning that may have words of others, unless the program is to be quiet.
+fn print_warning(what: impl Display, context: &Context) {
+    if !context.quiet {
+        let what = what.to_string();
+        report::print_warning(terminal_text::for_stream(&what, &std::io::stderr()));
+    }
 }
 
 /// The settings, without the `mcp.json` of a folder that is not trusted.
-async fn ask_for_trust(mut settings: Settings) -> Result<Settings, BoxError> {
+async fn ask_for_trust(mut settings: Settings, context: &Context) -> Result<Settings, BoxError> {
     // A person may take long to answer, and nothing else waits for that.
     let checked = tokio::task::spawn_blocking(move || {
-        folder_trust::drop_untrusted(&mut settings);
-        settings
+        let dropped = folder_trust::drop_untrusted(&mut settings);
+        (settings, dropped)
     });
-    Ok(checked.await?)
+    let (settings, dropped) = checked.await?;
+
+    if let Some(file) = dropped {
+        let file = file.display();
+        let what = format!(
+            "{file} is not used: this folder is not trusted. To use it, pass --trust-folder, set \
+             TOOLBUS_TRUST_FOLDER=1, or name the file with --mcp-config"
+        );
+        // A name of a folder may be anybody's words, also in a log.
+        print_warning(terminal_text::clean(&what), context);
+    }
+    Ok(settings)
 }

@@ -29,6 +29,16 @@ pub struct Error {
 }
 
 impl FaceServer {
+    /// Checks that the port of the settings can be opened, where they name one.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn check_port(settings: &McpFaceSettings) -> Result<(), Error> {
+        let Some(address) = &settings.address else { return Ok(()) };
+        let checked = http::check_port(address).await;
+        checked.map_err(|source| Error { address: address.clone(), source })
+    }
+
     /// Opens the face of an agent, where the settings have an address for it.
     ///
     /// # Errors

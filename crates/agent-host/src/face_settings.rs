@@ -11,7 +11,7 @@ use toolbus_runtime::http::visitors;
 pub struct McpFaceSettings {
     /// Where the agent's tools are offered to MCP clients over streamable HTTP, such as
     /// `127.0.0.1:8800`: at the path `/mcp` its own, at `/mcp/NAME` (or `/NAME/mcp`) those of one
-    /// MCP server, and at `/` a page that lists these paths. Nobody is asked who they are: whoever
+    /// MCP server, and at `/` a page that lists these paths. Clients need no credentials: whoever
     /// reaches the address can run every tool. It may be `http.address`, and then both are served
     /// there. Not offered when not set.
     pub address: Option<ListenAddress>,

@@ -48,16 +48,17 @@ struct FoundList {
 }
 
 /// Leaves the `mcp.json` of the current folder out of the settings, unless it is trusted or nothing
-/// would be started of it. Asks where somebody is there to answer. Blocks.
-pub(crate) fn drop_untrusted(settings: &mut Settings) {
+/// would be started of it. Asks where somebody is there to answer. Blocks. Returns the file that
+/// was left out.
+pub(crate) fn drop_untrusted(settings: &mut Settings) -> Option<PathBuf> {
     let uses_default_list = settings.bus.url.is_none() && settings.mcp.config.is_none();
     if !uses_default_list || settings.trust_folder {
-        return;
+        return None;
     }
-    let Some(found) = FoundList::in_folder(Path::new(".")) else { return };
+    let found = FoundList::in_folder(Path::new("."))?;
     let answers = answers_path();
     if answers.as_deref().is_some_and(|path| TrustedFolders::read_file(path).trusts_list(&found)) {
-        return;
+        return None;
     }
 
     let can_answer = io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -67,17 +68,11 @@ pub(crate) fn drop_untrusted(settings: &mut Settings) {
         {
             tracing::warn!(%error, path = %path.display(), "trust in a folder is not remembered");
         }
-        return;
+        return None;
     }
 
     settings.mcp.without_default_file = true;
-    let path = found.folder.join(DEFAULT_FILE);
-    let _ = writeln!(
-        io::stderr(),
-        "warning: {} is not used: this folder is not trusted. To use it, pass --trust-folder, set \
-         TOOLBUS_TRUST_FOLDER=1, or name the file with --mcp-config",
-        terminal_text::clean(&path.display().to_string()),
-    );
+    Some(found.folder.join(DEFAULT_FILE))
 }
 
 impl FoundList {

@@ -20,6 +20,7 @@ use toolbus_tools::View;
 
 use crate::face::open_face;
 use crate::fleet::Fleet;
+use crate::http_settings::HttpSettings;
 use crate::settings::Settings;
 use crate::webhook_sender::WebhookSender;
 
@@ -43,7 +44,7 @@ pub(crate) enum Error {
     #[error("webhooks cannot be sent")]
     Webhooks(#[source] reqwest::Error),
     /// The port could not be opened.
-    #[error("nothing can be served at {address}")]
+    #[error("cannot serve HTTP at {address}")]
     Listen {
         address: ListenAddress,
         #[source]
@@ -52,6 +53,13 @@ pub(crate) enum Error {
 }
 
 impl HttpListener {
+    /// Checks that the port of the settings can be opened, where they name one.
+    pub(crate) async fn check_port(settings: &HttpSettings) -> Result<(), Error> {
+        let Some(address) = &settings.address else { return Ok(()) };
+        let checked = http::check_port(address).await;
+        checked.map_err(|source| Error::Listen { address: address.clone(), source })
+    }
+
     /// Opens the port of the settings, where they name one, for what there is: turns of this agent
     /// and tasks that it takes, and tools.
     pub(crate) async fn open(

@@ -47,6 +47,7 @@ mod webhook_sender;
 mod wisp_parts;
 
 use toolbus_mcp::supervisor::Supervisor;
+use toolbus_runtime::arguments::ServiceArguments;
 use toolbus_runtime::service::{self, Exit, Program, Role};
 
 use arguments::{Arguments, Command, Serve};
@@ -58,8 +59,8 @@ use settings::Settings;
 #[must_use]
 pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let role = match arguments.command {
-        Command::Serve(Serve { mcp_search: false, .. }) => Role::Service,
-        Command::Chat(_) => Role::Conversation,
+        Some(Command::Serve(Serve { mcp_search: false, .. })) => Role::Service,
+        Some(Command::Chat(_)) => Role::Conversation,
         _ => Role::Command,
     };
     let program = Program {
@@ -71,6 +72,17 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let own = settings::of_arguments(&arguments);
     let source = SettingsSource { program, common: arguments.common.clone(), own: own.clone() };
     let Arguments { common, command, .. } = arguments;
+
+    let Some(command) = command else {
+        if common.print_config {
+            return service::print_config::<Settings>(&program, &common, own);
+        }
+        return arguments::missing_command();
+    };
+    if let Command::Serve(Serve { service: ServiceArguments { probe: true, .. }, .. }) = &command {
+        return service::probe::<Settings>(&program, &common, own);
+    }
+
     service::run(&program, &common, own, |mut settings: Settings, context| {
         settings.mcp.supervisor = Some(supervisor);
         command::run(command, settings, source, context)

@@ -223,20 +223,24 @@ impl ServiceSettings for Settings {
     }
 }
 
-/// What this program's own options set.
+/// What the options set.
 pub(crate) fn of_arguments(arguments: &Arguments) -> Vec<Setting> {
     let file = arguments.mcp_config.as_ref().map(|path| path.to_string_lossy().into_owned());
-    let (mcp, http) = match &arguments.command {
-        Command::Serve(options) => (options.mcp.clone(), options.http.clone()),
-        _ => (None, None),
+    let serve = match &arguments.command {
+        Some(Command::Serve(options)) => Some(options),
+        _ => None,
     };
-    [
+    let mcp = serve.and_then(|options| options.mcp.clone());
+    let http = serve.and_then(|options| options.http.clone());
+
+    let mut settings = arguments.member.settings();
+    settings.extend(serve.map(|options| options.service.settings()).unwrap_or_default());
+    let own = [
         file.map(|file| Setting::text("mcp.config", file, "--mcp-config")),
         mcp.map(|address| Setting::text("mcp_face.address", address, "--mcp")),
         http.map(|address| Setting::text("http.address", address, "--http")),
         arguments.trust_folder.then(|| Setting::json("trust_folder", true, "--trust-folder")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    settings.extend(own.into_iter().flatten());
+    settings
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::{Asker, Progress};
+use toolbus_runtime::service::Context;
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::person::Person;
@@ -22,7 +23,7 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Most characters of a status that are shown.
 const STATUS_CHARACTERS_MAX: usize = 60;
 
-/// Shows progress, where standard error is a terminal.
+/// Shows progress, where standard error is a terminal and the program is not to be quiet.
 pub(crate) struct Terminal {
     status_text: Option<Arc<Mutex<String>>>,
     line: Arc<StatusLine>,
@@ -34,19 +35,21 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Begins to show the progress of a call.
-    pub(crate) fn start(tool: &str) -> Self {
+    pub(crate) fn start(tool: &str, context: &Context) -> Self {
         let types = std::io::stderr().is_terminal() && std::io::stdin().is_terminal();
-        Self::show(tool, types.then(Person::new))
+        // Questions are asked however quiet it is.
+        Self::show(tool, types.then(Person::new), context.quiet)
     }
 
     /// Begins to show the progress of something that asks nobody.
-    pub(crate) fn start_line(label: &str) -> Self {
-        Self::show(label, None)
+    pub(crate) fn start_line(label: &str, quiet: bool) -> Self {
+        Self::show(label, None, quiet)
     }
 
-    fn show(tool: &str, person: Option<Person>) -> Self {
+    fn show(tool: &str, person: Option<Person>, quiet: bool) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let status_text = std::io::stderr().is_terminal().then(Arc::<Mutex<String>>::default);
+        let shows = std::io::stderr().is_terminal() && !quiet;
+        let status_text = shows.then(Arc::<Mutex<String>>::default);
         let status_line = Arc::<StatusLine>::default();
         if let Some(status_text) = &status_text {
             let line = ProgressLine {
@@ -58,6 +61,11 @@ impl Terminal {
             tasks.spawn(line.draw_until(stop.clone()));
         }
         Self { status_text, line: status_line, person, stop, tasks }
+    }
+
+    /// Whether what goes on is shown.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.status_text.is_some()
     }
 
     /// Takes the call's progress.

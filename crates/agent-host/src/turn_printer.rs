@@ -1,13 +1,14 @@
 //! A turn of the agent on a terminal.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 
 use toolbus_agent::{TurnEnd, TurnEvent};
 use toolbus_models::model::ModelEvent;
+use toolbus_runtime::report;
 use toolbus_runtime::service::Exit;
 
-use crate::terminal::StatusLine;
+use crate::terminal::{StatusLine, Terminal};
 use crate::terminal_text;
 
 /// Shows a turn: what the model says on standard output, and what it does on standard error, where
@@ -20,9 +21,9 @@ pub(crate) struct TurnPrinter {
 }
 
 impl TurnPrinter {
-    pub(crate) fn new(is_json: bool, status: Arc<StatusLine>) -> Self {
-        let shows_calls = !is_json && std::io::stderr().is_terminal();
-        Self { is_json, shows_calls, status }
+    pub(crate) fn new(is_json: bool, terminal: &Terminal) -> Self {
+        let shows_calls = !is_json && terminal.shows_progress();
+        Self { is_json, shows_calls, status: terminal.line() }
     }
 
     pub(crate) fn print(&self, event: &TurnEvent) {
@@ -82,7 +83,10 @@ impl TurnPrinter {
             TurnEnd::Answered { limit: Some(limit), .. } => {
                 format!("note: {}", limit.explanation())
             }
-            TurnEnd::Failed { reason } => format!("error: {}", terminal_text::clean(reason)),
+            TurnEnd::Failed { reason } => {
+                report::print_error(terminal_text::clean(reason));
+                return;
+            }
             TurnEnd::Cancelled => "cancelled".to_owned(),
         };
         let _ = writeln!(std::io::stderr(), "{line}");

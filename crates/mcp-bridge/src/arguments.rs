@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use toolbus_config::{Setting, TimeSpan};
-use toolbus_runtime::arguments::CommonArguments;
+use toolbus_runtime::arguments::{
+    CommonArguments, GLOBAL_OPTIONS, MemberArguments, ServiceArguments,
+};
 
 /// Serves the tools of MCP servers on the bus.
 ///
@@ -13,13 +15,21 @@ use toolbus_runtime::arguments::CommonArguments;
 #[derive(Debug, Parser)]
 #[command(name = "mcp-bridge", version, max_term_width = 100)]
 pub struct Arguments {
-    /// Options that every service takes.
+    /// Options of every program.
     #[command(flatten)]
     pub common: CommonArguments,
 
+    /// Options of what joins the bus.
+    #[command(flatten)]
+    pub member: MemberArguments,
+
+    /// Options of every service.
+    #[command(flatten)]
+    pub service: ServiceArguments,
+
     /// The file that lists the servers. Without it mcp.json of the current folder, where there is
     /// one [env: TOOLBUS_MCP__CONFIG]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = GLOBAL_OPTIONS)]
     pub mcp_config: Option<PathBuf>,
 
     /// Agent to tell which servers there are; may be given several times. The first names the
@@ -38,8 +48,8 @@ pub enum Command {
     /// Show what is new or not what it was when it was first seen, and accept it
     ///
     /// Tools, prompts, and how a server introduces itself to models. Without --all and without one
-    /// of them, it only shows what has changed. A bridge that runs takes
-    /// in what is accepted within seconds.
+    /// of them, it only shows what has changed. A bridge that runs takes in what is accepted within
+    /// seconds.
     Accept(Accept),
     /// Log in at a server, as its entry in mcp.json says with auth
     ///
@@ -87,12 +97,15 @@ pub struct Login {
 }
 
 impl Arguments {
-    /// What this program's own options set.
+    /// What the options set.
     pub(crate) fn settings(&self) -> Vec<Setting> {
         let path = self.mcp_config.as_ref().map(|path| path.to_string_lossy().into_owned());
         let path = path.map(|path| Setting::text("mcp.config", path, "--mcp-config"));
         let agents = (!self.agents.is_empty())
             .then(|| Setting::json("agents", self.agents.clone(), "--agent"));
-        path.into_iter().chain(agents).collect()
+        let mut settings = self.member.settings();
+        settings.extend(self.service.settings());
+        settings.extend(path.into_iter().chain(agents));
+        settings
     }
 }

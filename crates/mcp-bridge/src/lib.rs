@@ -36,6 +36,9 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
 
     let own = arguments.settings();
     match arguments.command {
+        None if arguments.service.probe => {
+            service::probe::<Settings>(&program(Role::Service), &arguments.common, own)
+        }
         None => {
             let work = |mut settings: Settings, context| {
                 settings.mcp.supervisor = Some(supervisor);

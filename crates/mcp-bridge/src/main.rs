@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use tikv_jemallocator::Jemalloc;
 use toolbus_mcp::supervisor;
+use toolbus_runtime::command_line;
 
 /// See docs/adr/0017-one-allocator-for-every-service.md.
 #[global_allocator]
@@ -14,7 +15,7 @@ fn main() -> ExitCode {
     // First of all: this may be the supervisor of an MCP server, and nothing else.
     match supervisor::enter() {
         ControlFlow::Continue(supervisor) => {
-            mcp_bridge::main(clap::Parser::parse(), supervisor).into()
+            command_line::run(|arguments| mcp_bridge::main(arguments, supervisor)).into()
         }
         ControlFlow::Break(exit) => exit,
     }

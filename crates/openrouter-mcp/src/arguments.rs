@@ -1,8 +1,8 @@
 //! The command line.
 
 use clap::Parser;
-use toolbus_config::{Secret, Setting};
-use toolbus_runtime::arguments::CommonArguments;
+use toolbus_config::Setting;
+use toolbus_runtime::arguments::{CommonArguments, ServiceArguments};
 
 /// Tells MCP clients what an OpenRouter account says of itself: credits, models, keys, generations.
 ///
@@ -10,12 +10,18 @@ use toolbus_runtime::arguments::CommonArguments;
 /// OPENROUTER_API_KEY_FILE names.
 #[derive(Debug, Parser)]
 #[command(name = "openrouter-mcp", version, max_term_width = 100)]
-// Options of every service, but this one does not know the bus.
-#[command(mut_arg("bus", |bus| bus.hide(true).value_parser(no_bus)))]
 pub struct Arguments {
-    /// Options that every service takes.
+    /// Options of every program.
     #[command(flatten)]
     pub common: CommonArguments,
+
+    /// Options of every service.
+    #[command(flatten)]
+    pub service: ServiceArguments,
+
+    /// Name of this instance [env: TOOLBUS_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
 
     /// Where to serve MCP clients over streamable HTTP, at the paths / and /mcp
     /// [default: 127.0.0.1:8080] [env: TOOLBUS_HTTP__ADDRESS]
@@ -28,16 +34,13 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// What this program's own options set.
+    /// What the options set.
     pub(crate) fn settings(&self) -> Vec<Setting> {
-        let listen = self.listen.clone();
-        listen
-            .map(|address| Setting::text("http.address", address, "--listen"))
-            .into_iter()
-            .collect()
+        let name = self.name.as_deref();
+        let listen = self.listen.as_deref();
+        let mut settings = self.service.settings();
+        settings.extend(name.map(|name| Setting::text("name", name, "--name")));
+        settings.extend(listen.map(|at| Setting::text("http.address", at, "--listen")));
+        settings
     }
-}
-
-fn no_bus(_: &str) -> Result<Secret, String> {
-    Err("this program does not know the bus".to_owned())
 }

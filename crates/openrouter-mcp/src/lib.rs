@@ -33,13 +33,17 @@ use settings::Settings;
 
 /// Runs the program, from its arguments to its exit code.
 #[must_use]
-pub fn main(arguments: &Arguments) -> Exit {
+pub fn main(arguments: Arguments) -> Exit {
     let program = Program {
         name: env!("CARGO_PKG_NAME"),
         version: env!("CARGO_PKG_VERSION"),
         role: Role::Service,
         aliases: settings::ALIASES,
     };
+
+    if arguments.service.probe {
+        return service::probe::<Settings>(&program, &arguments.common, arguments.settings());
+    }
 
     let stdio = arguments.stdio;
     service::run(

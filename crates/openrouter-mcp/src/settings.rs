@@ -45,7 +45,7 @@ pub struct Settings {
 #[serde(default, deny_unknown_fields)]
 pub struct HttpSettings {
     /// Where MCP clients are served over streamable HTTP, at the paths `/` and `/mcp`; `/health`
-    /// beside them says that the process lives. Clients are not asked who they are: whoever reaches
+    /// beside them says that the process lives. Clients need no credentials: whoever reaches
     /// the address can read what the account says of itself.
     pub address: ListenAddress,
     /// Names that clients may reach this machine by, with or without a port, such as

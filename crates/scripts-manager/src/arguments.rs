@@ -2,35 +2,46 @@
 
 use clap::Parser;
 use toolbus_config::Setting;
-use toolbus_runtime::arguments::CommonArguments;
+use toolbus_runtime::arguments::{CommonArguments, MemberArguments, ServiceArguments};
 
 /// Runs Python scripts for a fleet, each in a sandbox of its own.
 #[derive(Debug, Parser)]
 #[command(name = "scripts-manager", version, max_term_width = 100)]
 pub struct Arguments {
-    /// Options that every service takes.
+    /// Options of every program.
     #[command(flatten)]
     pub common: CommonArguments,
+
+    /// Options of what joins the bus.
+    #[command(flatten)]
+    pub member: MemberArguments,
+
+    /// Options of every service.
+    #[command(flatten)]
+    pub service: ServiceArguments,
 
     /// Where scripts run: local (bubblewrap on this machine) or kubernetes (pods)
     /// [default: local] [env: TOOLBUS_RUNNER]
     #[arg(long, value_name = "RUNNER")]
     pub runner: Option<String>,
 
-    /// Makes the namespace of the pods, its network policy, quota and limits where they are
+    /// Make the namespace of the pods, its network policy, quota and limits where they are
     /// missing; needs the rights to
     #[arg(long)]
     pub prepare_namespace: bool,
 }
 
 impl Arguments {
-    /// What this program's own options set.
+    /// What the options set.
     pub(crate) fn settings(&self) -> Vec<Setting> {
         let runner = self.runner.as_deref();
         let runner = runner.map(|runner| Setting::text("runner", runner, "--runner"));
         let prepare = self
             .prepare_namespace
             .then(|| Setting::text("kubernetes.prepare_namespace", "true", "--prepare-namespace"));
-        runner.into_iter().chain(prepare).collect()
+        let mut settings = self.member.settings();
+        settings.extend(self.service.settings());
+        settings.extend(runner.into_iter().chain(prepare));
+        settings
     }
 }

@@ -40,7 +40,11 @@ pub fn main(arguments: Arguments) -> Exit {
         role: Role::Service,
         aliases: &[],
     };
-    service::run(&program, &arguments.common, arguments.settings(), serve)
+    let Arguments { common, service, .. } = &arguments;
+    if service.probe {
+        return service::probe::<Settings>(&program, common, arguments.settings());
+    }
+    service::run(&program, common, arguments.settings(), serve)
 }
 
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
@@ -84,7 +88,14 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         None => serde_json::json!({"runner": name, "memory": memory}),
     });
     ready.set(State::Up);
-    tracing::info!(runner = name, ?shares, "serving scripts");
+    tracing::info!(
+        runner = name,
+        running_max = shares.running,
+        running_max_per_agent = shares.running_of_one,
+        waiting_max = shares.waiting,
+        waiting_max_per_agent = shares.waiting_of_one,
+        "serving scripts"
+    );
 
     if let Some(pods) = &pods {
         pods.probe_policy();

@@ -1,6 +1,7 @@
 //! The `scripts-manager` binary.
 
 use tikv_jemallocator::Jemalloc;
+use toolbus_runtime::command_line;
 use toolbus_runtime::service::Exit;
 
 /// See docs/adr/0017-one-allocator-for-every-service.md.
@@ -8,5 +9,5 @@ use toolbus_runtime::service::Exit;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> Exit {
-    scripts_manager::main(clap::Parser::parse())
+    command_line::run(scripts_manager::main)
 }

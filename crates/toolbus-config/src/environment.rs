@@ -216,9 +216,10 @@ fn unknown_variable(schema: &Value, name: &str) -> String {
     let known: Vec<String> = settable.map(|leaf| name_of(&leaf.path)).collect();
     // The common prefix alone makes any two names look alike.
     let tails = known.iter().map(|name| &name[PREFIX.len()..]);
+    let what = format!("{name} is ignored: no setting has this name");
     match nearest_name(&name[PREFIX.len()..], tails) {
-        Some(near) => format!("{name} is not known and ignored; did you mean {PREFIX}{near}?"),
-        None => format!("{name} is not known and ignored"),
+        Some(near) => format!("{what}; did you mean {PREFIX}{near}?"),
+        None => what,
     }
 }
 

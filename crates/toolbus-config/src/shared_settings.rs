@@ -83,7 +83,8 @@ pub struct HealthSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct LogSettings {
     /// A level (`error`, `warn`, `info`, `debug`, `trace`, `off`) or directives such as
-    /// `info,toolbus_bus=debug`. When not set: `info` for services, `warn` for one-shot commands.
+    /// `info,toolbus_bus=debug`. When not set: `info` for services. One-shot commands log from
+    /// `warn` up and go by no filter but that of `--log`, `TOOLBUS_LOG` or `RUST_LOG`.
     pub filter: Option<LogFilter>,
     /// How lines are written to standard error.
     pub format: LogFormat,

@@ -237,8 +237,9 @@ fn unknown_names_of_ours_are_warnings() {
     assert_eq!(
         loaded.warnings,
         [
-            "TOOLBUS_AGENT_HOST_SERVICE_HOST is not known and ignored",
-            "TOOLBUS_BUS__PREFECH is not known and ignored; did you mean TOOLBUS_BUS__PREFETCH?",
+            "TOOLBUS_AGENT_HOST_SERVICE_HOST is ignored: no setting has this name",
+            "TOOLBUS_BUS__PREFECH is ignored: no setting has this name; did you mean \
+             TOOLBUS_BUS__PREFETCH?",
         ]
     );
 }

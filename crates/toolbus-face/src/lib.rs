@@ -6,7 +6,7 @@
 //! way a call is the invoker's: there is no other way from here to a tool. `/NAME/mcp` is the same
 //! as `/mcp/NAME`, sessions included, and `/` is a page that lists these paths.
 //!
-//! Nobody is asked who they are, so the face is off unless it is given an address, and an address
+//! Clients need no credentials, so the face is off unless it is given an address, and an address
 //! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
 //! is not one of those is refused, or any web page could call tools through its reader's browser.
 //!

@@ -89,7 +89,8 @@ impl PodStartup<'_> {
             loop {
                 attempts += 1;
                 if let Some(ready) = self.try_attach(&mut signs).await {
-                    tracing::debug!(attempts, elapsed = ?start.elapsed(), "pod answers");
+                    let elapsed = start.elapsed().as_secs_f64();
+                    tracing::debug!(attempts, elapsed, "pod answers");
                     return ready;
                 }
 

@@ -122,7 +122,7 @@ impl RunnerInner {
                 // It is deleted next; whether it started makes no difference any more.
                 () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             };
-            tracing::info!(pod = name, ?start, "checked whether the script started");
+            tracing::info!(pod = name, %start, "checked whether the script started");
 
             match (start, failure.take()) {
                 (StartState::Started, _) => {

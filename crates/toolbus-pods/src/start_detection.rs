@@ -5,6 +5,7 @@
 //! that cannot be read, or has lost its beginning, or is of a pod that may still start its script,
 //! proves nothing.
 
+use std::fmt;
 use std::time::Duration;
 
 use futures_util::AsyncReadExt as _;
@@ -38,6 +39,16 @@ pub(crate) enum StartState {
     NotYet,
     /// It never started and never will; the text says what became of its pod.
     NeverStarted(String),
+}
+
+impl fmt::Display for StartState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started => f.write_str("started"),
+            Self::NotYet => f.write_str("not yet"),
+            Self::NeverStarted(reason) => write!(f, "never: {reason}"),
+        }
+    }
 }
 
 /// Evidence that a log gives of the start.

@@ -330,7 +330,7 @@ impl WarmPool {
                     .min(REFILL_BACKOFF_MAX);
                 state.failures += 1;
                 state.paused_until = state.paused_until.max(Instant::now() + pause);
-                tracing::warn!(%error, ?pause, "failed to make a warm pod");
+                tracing::warn!(%error, pause = pause.as_secs(), "failed to make a warm pod");
             }
         }
     }

@@ -88,6 +88,7 @@ pub struct Health {
 struct HealthRegistry {
     components: BTreeMap<String, ComponentEntry>,
     stopping: bool,
+    has_been_ready: bool,
     status: Option<StatusFn>,
 }
 
@@ -120,6 +121,12 @@ impl Health {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.read().is_ready()
+    }
+
+    /// Whether the process has been ready at some time, whatever it is now.
+    #[must_use]
+    pub fn has_been_ready(&self) -> bool {
+        self.shared.read().has_been_ready
     }
 
     /// Makes the process not ready from now on, because it is about to stop.
@@ -199,6 +206,7 @@ impl Component {
                 return;
             }
             entry.state = state.clone();
+            shared.has_been_ready |= shared.is_ready();
             state
         };
 

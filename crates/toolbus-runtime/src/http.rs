@@ -132,7 +132,16 @@ pub async fn serve(address: &ListenAddress, router: Router, limits: Limits) -> i
     serve_within(address, router, limits, Timeouts::default()).await
 }
 
-/// The same with other clocks.
+/// Checks that the port can be opened, for a program that opens it only after it has started what
+/// is served there. The port is closed again: clients are refused until it can answer them.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn check_port(address: &ListenAddress) -> io::Result<()> {
+    bind_listener(address).await.map(drop)
+}
+
+/// As [`serve`], with other clocks.
 ///
 /// # Errors
 /// Those of [`serve`].

@@ -1,8 +1,10 @@
 //! The frame of a service around its work: arguments, telemetry, health, HTTP server and shutdown.
 
 pub mod arguments;
+pub mod command_line;
 pub mod health;
 pub mod http;
+pub mod report;
 pub mod service;
 pub mod telemetry;
 pub mod tls;

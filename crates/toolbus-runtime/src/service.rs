@@ -5,10 +5,13 @@
 //! ready → stop asked for → running work gets the grace → what is left is told to end now → health
 //! port → telemetry last. A second signal ends the process at once.
 //!
+//! A failure has one face. Before the program serves anything it is plain text, at a terminal and
+//! elsewhere, as a mistake in the settings is: whoever started the program looks there. Once a
+//! service has been ready it is one line of its log, in the format of the log.
+//!
 //! Exit codes: 0 success, 1 failure or work cut off, 2 misuse or a mistake in the configuration,
 //! 128 and the signal's number when a signal ended a command, or was repeated.
 
-mod failure;
 mod shutdown;
 mod supervise;
 
@@ -28,19 +31,24 @@ use uuid::Uuid;
 
 use crate::arguments::CommonArguments;
 use crate::health::{self, Health, HealthServer};
+use crate::report;
 use crate::telemetry::{self, Identity, Telemetry};
 use toolbus_config::shared_settings::{
     HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
 };
-use toolbus_config::{Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
+use toolbus_config::{Alias, Environment, Errors, Loaded, Origin, Setting, Settings, Sources};
 
 pub use shutdown::Shutdown;
-use supervise::{Ended, OsSignals, Supervisor};
+use supervise::{Ended, FailureFormat, OsSignals, Supervisor};
 
 /// How long the last flush of telemetry may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a command that was interrupted may take to end.
 const COMMAND_GRACE: Duration = Duration::from_secs(5);
+/// What sets the log filter of this one process. Other origins (the settings file, and
+/// `TOOLBUS_LOG__FILTER`, which charts set) mean the services that share them, so a command that
+/// does one thing and ends does not go by those.
+const FILTERS_OF_ONE_PROCESS: [&str; 4] = ["--log", "--quiet", "TOOLBUS_LOG", "RUST_LOG"];
 /// How long leftover blocking work may keep the process from ending.
 const RUNTIME_END_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -101,6 +109,8 @@ pub struct Context {
     pub health: Health,
     /// Where the health port really is, when there is one.
     pub health_address: Option<SocketAddr>,
+    /// Whether nothing but errors is to be said on standard error.
+    pub quiet: bool,
 }
 
 /// The exit code of a program: an [`ExitCode`] that can be compared.
@@ -148,29 +158,23 @@ where
     W: Future<Output = Result<Exit, E>> + Send + 'static,
     E: Into<BoxError>,
 {
+    if arguments.print_config {
+        return print_config::<S>(program, arguments, own);
+    }
+
     let environment = Environment::of_process();
     let loaded = match configure::<S>(program, arguments, own, &environment) {
         Ok(loaded) => loaded,
-        Err(errors) => {
-            failure::print(&errors);
-            return Exit::MISUSE;
-        }
+        Err(errors) => return misuse(&errors),
     };
 
-    if arguments.print_config {
-        // Whoever closed our standard output wants no more of it.
-        let _ = std::io::stdout().write_all(loaded.print().as_bytes());
-        loaded.warnings.iter().for_each(|warning| failure::warn(warning));
-        return Exit::SUCCESS;
-    }
-
+    let filter_origin = loaded.origin("log.filter");
     let Loaded { settings, warnings, .. } = loaded;
     let frame = settings.frame();
-    if arguments.probe {
-        return probe_health(frame.health);
-    }
+    let log = log_settings(program.role, frame.log, &filter_origin);
+    let launch = Launch { program, settings: FrameSettings { log: &log, ..frame } };
 
-    let frame = ProcessFrame::start(program, &frame, &environment).inspect(|_| {
+    let frame = launch.start(arguments.quiet, &environment).inspect(|_| {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     });
 
@@ -183,29 +187,71 @@ where
             })
         }
         Err(error) => {
-            failure::print(&*error);
+            report::print_error_chain(&*error);
             Exit::FAILURE
         }
     }
 }
 
-/// Asks the process that serves the health port of these settings.
-fn probe_health(settings: &HealthSettings) -> Exit {
-    let asked = match &settings.address {
-        Some(address) => health::probe(address),
-        None => {
-            failure::warn("--probe needs a health port: name it with --health or TOOLBUS_HEALTH");
-            return Exit::MISUSE;
-        }
+/// Prints the effective settings of a program, as [`run`] does with `--print-config`.
+pub fn print_config<S: ServiceSettings>(
+    program: &Program,
+    arguments: &CommonArguments,
+    own: Vec<Setting>,
+) -> Exit {
+    let loaded = match configure::<S>(program, arguments, own, &Environment::of_process()) {
+        Ok(loaded) => loaded,
+        Err(errors) => return misuse(&errors),
     };
 
-    match asked {
+    // Whoever closed our standard output wants no more of it.
+    let _ = std::io::stdout().write_all(loaded.print().as_bytes());
+    if !arguments.quiet {
+        loaded.warnings.iter().for_each(report::print_warning);
+    }
+    Exit::SUCCESS
+}
+
+/// Asks the process that serves the health port of the same settings whether it is ready.
+pub fn probe<S: ServiceSettings>(
+    program: &Program,
+    arguments: &CommonArguments,
+    own: Vec<Setting>,
+) -> Exit {
+    let loaded = match configure::<S>(program, arguments, own, &Environment::of_process()) {
+        Ok(loaded) => loaded,
+        Err(errors) => return misuse(&errors),
+    };
+    let Some(address) = &loaded.settings.frame().health.address else {
+        report::print_error("--probe needs a health port: name it with --health or TOOLBUS_HEALTH");
+        return Exit::MISUSE;
+    };
+
+    match health::probe(address) {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
-            failure::print(&error);
+            report::print_error_chain(&error);
             Exit::FAILURE
         }
     }
+}
+
+fn misuse(errors: &Errors) -> Exit {
+    report::print_error_chain(errors);
+    Exit::MISUSE
+}
+
+/// The settings of the log that hold for a program of this role.
+fn log_settings(role: Role, settings: &LogSettings, filter_origin: &Origin) -> LogSettings {
+    let is_of_this_process = match filter_origin {
+        Origin::Named(name) => FILTERS_OF_ONE_PROCESS.contains(&name.as_str()),
+        Origin::Default | Origin::File { .. } => false,
+    };
+    let mut settings = settings.clone();
+    if role != Role::Service && !is_of_this_process {
+        settings.filter = None;
+    }
+    settings
 }
 
 /// Reads a program's settings from its arguments, `environment` and its file.
@@ -248,6 +294,12 @@ pub fn configure<S: ServiceSettings>(
     }
 }
 
+/// What a process starts from.
+struct Launch<'a> {
+    program: &'a Program,
+    settings: FrameSettings<'a>,
+}
+
 /// All that surrounds the work, started.
 struct ProcessFrame {
     role: Role,
@@ -258,12 +310,9 @@ struct ProcessFrame {
     context: Context,
 }
 
-impl ProcessFrame {
-    fn start(
-        program: &Program,
-        settings: &FrameSettings<'_>,
-        environment: &Environment,
-    ) -> Result<Self, BoxError> {
+impl Launch<'_> {
+    fn start(&self, quiet: bool, environment: &Environment) -> Result<ProcessFrame, BoxError> {
+        let Self { program, settings } = self;
         let (default_level, default_format, grace) = match program.role {
             Role::Service => {
                 (LevelFilter::INFO, LogFormat::Json, settings.shutdown.grace.duration())
@@ -302,19 +351,26 @@ impl ProcessFrame {
             shutdown: Shutdown::new(),
             health: registry,
             health_address: health.as_ref().map(HealthServer::address),
+            quiet,
         };
 
-        Ok(Self { role: program.role, grace, runtime, telemetry, health, context })
+        let role = program.role;
+        Ok(ProcessFrame { role, grace, runtime, telemetry, health, context })
     }
+}
 
+impl ProcessFrame {
     fn run(self, work: impl FnOnce() -> Work) -> Exit {
         let Self { role, grace, runtime, telemetry, health, context } = self;
-        let human = telemetry.is_human();
+        let logs_for_people = telemetry.is_human();
 
         let (exit, forced) = runtime.block_on(async {
             let signals = match OsSignals::listen(role) {
                 Ok(signals) => signals,
-                Err(error) => return (Ended::Failed(error.into(), None).exit(role, human), false),
+                Err(error) => {
+                    let failed = Ended::Failed(error.into(), None);
+                    return (failed.exit(role, FailureFormat::Text), false);
+                }
             };
 
             let Identity { version, instance, .. } = &context.identity;
@@ -323,11 +379,18 @@ impl ProcessFrame {
 
             let mut supervisor = Supervisor::new(work(), signals, &context, grace);
             let ended = supervisor.run().await;
-            let forced = ended.is_forced();
+            let (forced, failed) = (ended.is_forced(), ended.is_failure());
 
-            let exit = ended.exit(role, human);
+            let is_logged =
+                role == Role::Service && !logs_for_people && context.health.has_been_ready();
+            let format = if is_logged { FailureFormat::LogLine } else { FailureFormat::Text };
+            let exit = ended.exit(role, format);
             if !forced {
-                supervisor.or_signal(close(health, telemetry)).await;
+                supervisor.or_signal(close_health(health)).await;
+                if !failed {
+                    tracing::info!("service stopped");
+                }
+                supervisor.or_signal(telemetry.shutdown(FLUSH_TIMEOUT)).await;
             }
             (exit, forced)
         });
@@ -341,9 +404,8 @@ impl ProcessFrame {
     }
 }
 
-async fn close(health: Option<HealthServer>, telemetry: Telemetry) {
+async fn close_health(health: Option<HealthServer>) {
     if let Some(health) = health {
         health.close().await;
     }
-    telemetry.shutdown(FLUSH_TIMEOUT).await;
 }

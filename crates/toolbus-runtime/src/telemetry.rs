@@ -29,6 +29,7 @@ use tracing_subscriber::{Layer, Registry};
 use self::correlate::Correlated;
 use self::one_line::OneLine;
 use self::span_fields::SpanFields;
+use crate::report;
 use toolbus_config::shared_settings::{LogFormat, LogSettings, TelemetrySettings};
 use toolbus_config::{Environment, Mistake};
 
@@ -168,9 +169,12 @@ pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
 
 /// Libraries that log what whoever uses them reports anyway (every end of a connection is an error
 /// to lapin, and to rmcp's workers), or what others say at length (rmcp logs a server's whole
-/// introduction) or again and again (every break of an event stream that is opened again). The
-/// settings can still ask for them by name.
-const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn,rmcp::transport::worker=off,\
+/// introduction) or again and again (every break of an event stream that is opened again), or what
+/// is a client's own mistake and in its answer (rmcp warns of every wrong name of a tool, and takes
+/// an answer to a call that its client has cancelled for an error). The settings can still ask for
+/// them by name.
+const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn,rmcp::service=off,\
+    rmcp::transport::worker=off,rmcp::transport::streamable_http_server=off,\
     rmcp::transport::common::client_side_sse=error";
 
 /// The filter that the settings name, else `level`. It knows targets and levels only: a filter that
@@ -188,7 +192,7 @@ fn console_layer(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
     let base = tracing_subscriber::fmt::layer().log_internal_errors(false);
     if human {
         let base = base.with_writer(|| OneLine(std::io::stderr()));
-        base.with_ansi(std::io::stderr().is_terminal()).boxed()
+        base.with_ansi(report::has_color()).boxed()
     } else {
         let base = base.with_writer(std::io::stderr);
         let json = tracing_subscriber::fmt::format().json().flatten_event(true);

@@ -36,7 +36,7 @@ async fn a_program_prints_its_settings() {
     assert!(done.stdout.contains("name = \"one\"  # TOOLBUS_NAME\n"), "{done:?}");
     assert_eq!(
         done.stderr,
-        "warning: TOOLBUS_NAEM is not known and ignored; did you mean TOOLBUS_NAME?\n"
+        "warning: TOOLBUS_NAEM is ignored: no setting has this name; did you mean TOOLBUS_NAME?\n"
     );
 }
 
@@ -59,19 +59,93 @@ async fn mistakes_are_told_at_once_and_exit_with_2() {
     );
 }
 
-#[tokio::test]
-async fn a_failure_is_told_once_for_people_and_for_machines() {
-    let human =
-        Run::new("fail").variable("TOOLBUS_LOG__FORMAT", "human").variable("TOOLBUS_LOG", "error");
-    let done = human.done().await;
-    assert_eq!(done.code, Some(1), "{done:?}");
-    assert_eq!(done.stderr, "error: cannot join the bus\n  because: connection refused\n");
+/// What it says for people and in a log.
+const FAILURE: &str = "error: cannot join the bus\n  because: connection refused\n";
 
-    let done = Run::new("fail").variable("TOOLBUS_LOG", "error").done().await;
+#[tokio::test]
+async fn a_failure_before_anything_is_served_is_text_in_any_format() {
+    for format in ["human", "json"] {
+        let failing = Run::new("fail")
+            .variable("TOOLBUS_LOG__FORMAT", format)
+            .variable("TOOLBUS_LOG", "error");
+        let done = failing.done().await;
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert_eq!(done.stderr, FAILURE);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_while_serving_is_a_line_of_the_log() {
+    let failing = || Run::new("fail while serving").variable("TOOLBUS_LOG", "error");
+    let done = failing().variable("TOOLBUS_LOG__FORMAT", "human").done().await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert_eq!(done.stderr, FAILURE);
+
+    let done = failing().done().await;
     assert_eq!(done.code, Some(1), "{done:?}");
     let line: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
     assert_eq!(line["error"], "cannot join the bus: connection refused");
     assert_eq!(line["level"], "ERROR");
+}
+
+#[tokio::test]
+async fn colour_is_where_it_is_forced_and_not_forbidden() {
+    let failing = || Run::new("fail").variable("CLICOLOR_FORCE", "1");
+    let done = failing().done().await;
+    assert!(done.stderr.contains("\u{1b}[1m\u{1b}[31merror:\u{1b}[0m cannot join"), "{done:?}");
+    let done = failing().variable("NO_COLOR", "1").done().await;
+    assert!(!done.stderr.contains('\u{1b}'), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_service_says_last_that_it_has_stopped() {
+    let done = Run::new("nothing").done().await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.stderr.matches("service stopped").count(), 1, "{done:?}");
+    assert!(done.stderr.lines().last().unwrap().contains("service stopped"), "{done:?}");
+
+    let done = Run::new("fail").done().await;
+    assert!(!done.stderr.contains("service stopped"), "{done:?}");
+}
+
+/// Charts and files set the filter of the services, in the environment that commands have too.
+#[tokio::test]
+async fn a_command_goes_by_no_filter_that_is_meant_for_services() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("toolbus.toml");
+    std::fs::write(&file, "[log]\nfilter = \"info\"\n").unwrap();
+    let of_file = format!("--config {}", file.display());
+
+    let lines = async |run: Run| {
+        let done = run.done().await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        (done.stderr.contains("a line"), done.stderr.contains("mind this"))
+    };
+    let warning_alone = (false, true);
+    assert_eq!(lines(Run::new("warn")).await, warning_alone);
+    let run = Run::new("warn").variable("TOOLBUS_LOG__FILTER", "info");
+    assert_eq!(lines(run).await, warning_alone);
+    assert_eq!(lines(Run::new("warn").arguments(&of_file)).await, warning_alone);
+
+    let both = (true, true);
+    assert_eq!(lines(Run::new("warn").variable("TOOLBUS_LOG", "info")).await, both);
+    assert_eq!(lines(Run::new("warn").variable("RUST_LOG", "info")).await, both);
+    assert_eq!(lines(Run::new("warn").arguments("--log info")).await, both);
+}
+
+#[tokio::test]
+async fn a_quiet_program_warns_of_nothing() {
+    let quiet = |arguments: &str| {
+        Run::new("warn")
+            .arguments(arguments)
+            .variable("TOOLBUS_LOG", "info")
+            .variable("TOOLBUS_NAEM", "two")
+    };
+    let done = quiet("--quiet").done().await;
+    assert_eq!((done.code, &*done.stderr), (Some(0), ""), "{done:?}");
+    let done = quiet("-q --print-config").done().await;
+    assert_eq!((done.code, &*done.stderr), (Some(0), ""), "{done:?}");
+    assert!(done.stdout.contains("filter = \"error\"  # --quiet\n"), "{done:?}");
 }
 
 /// A text of somebody else is not taken for lines of the program's own.

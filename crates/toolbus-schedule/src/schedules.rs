@@ -117,7 +117,7 @@ impl Schedules {
             match TimeZone::get(&name) {
                 Ok(zone) => return Ok(NamedZone { name, zone }),
                 Err(error) => {
-                    tracing::warn!(name, %error, "a time zone that was set is not known");
+                    tracing::warn!(name, %error, "an unknown time zone was set");
                 }
             }
         }

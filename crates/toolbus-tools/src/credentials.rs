@@ -56,6 +56,11 @@ impl Credentials {
         self.by_name.insert(name.into(), value);
     }
 
+    /// The names of those that there are.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -56,6 +56,27 @@ pub enum HookEventKind {
     FlowEnd,
 }
 
+impl HookEventKind {
+    /// Its name in logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RunStart => "run_start",
+            Self::RunEnd => "run_end",
+            Self::StepStart => "step_start",
+            Self::StepEnd => "step_end",
+            Self::LlmStart => "llm_start",
+            Self::LlmEnd => "llm_end",
+            Self::ToolStart => "tool_start",
+            Self::ToolEnd => "tool_end",
+            Self::GuardrailTrip => "guardrail_trip",
+            Self::Handoff => "handoff",
+            Self::FlowStart => "flow_start",
+            Self::FlowEnd => "flow_end",
+        }
+    }
+}
+
 /// Something that hooks are told of.
 #[derive(Debug, Clone)]
 pub struct HookEvent {
@@ -189,8 +210,8 @@ async fn tell(callback: Callback, event: HookEvent) {
     let work = AssertUnwindSafe(async { callback(event).await }).catch_unwind();
     match timeout(HOOK_TIMEOUT, work).await {
         Ok(Ok(())) => {}
-        Ok(Err(_)) => tracing::error!(?kind, "a hook panicked"),
-        Err(_) => tracing::warn!(?kind, "a hook took too long and was dropped"),
+        Ok(Err(_)) => tracing::error!(kind = kind.as_str(), "a hook panicked"),
+        Err(_) => tracing::warn!(kind = kind.as_str(), "a hook took too long and was dropped"),
     }
 }
 

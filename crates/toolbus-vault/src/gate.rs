@@ -37,7 +37,7 @@ impl Gate for VaultGate {
                             tool,
                             user,
                             call_id = passage.call.id.as_str(),
-                            credentials = ?credentials,
+                            credentials = credentials.names().collect::<Vec<_>>().join(", "),
                             "credentials were read for a call"
                         );
                     }

@@ -10,7 +10,7 @@ use toolbus_a2a::{Directory, KnownAgent};
 use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_wire::name::AgentName;
 
-use super::misuse;
+use super::{fail, misuse};
 use crate::arguments::AgentsOptions;
 use crate::settings::Settings;
 use crate::{state, terminal_text};
@@ -28,8 +28,7 @@ pub(super) async fn run(options: AgentsOptions, settings: &Settings) -> Result<E
     };
     store.close().await;
     if let Err(error) = read {
-        let _ = writeln!(std::io::stderr(), "error: {}", toolbus_config::on_one_line(&error));
-        return Ok(Exit::FAILURE);
+        return Ok(fail(toolbus_config::on_one_line(&error)));
     }
 
     let known = directory.list(None);

@@ -13,6 +13,7 @@ use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_tools::scope::{Principal, Proof};
 use toolbus_wire::clock::unix_now;
 
+use super::fail;
 use crate::arguments::{Approvals, ApprovalsCommand};
 use crate::settings::Settings;
 use crate::{state, terminal_text};
@@ -73,12 +74,7 @@ pub(super) async fn run(options: Approvals, settings: &Settings) -> Result<Exit,
             let text = terminal_text::for_stream(&report.text, &std::io::stdout());
             let _ = write!(std::io::stdout(), "{text}");
         }
-        Err(failure) => {
-            let text = failure.to_string();
-            let text = terminal_text::for_stream(&text, &std::io::stderr());
-            let _ = writeln!(std::io::stderr(), "error: {text}");
-            return Ok(Exit::FAILURE);
-        }
+        Err(failure) => return Ok(fail(failure)),
     }
     Ok(Exit::SUCCESS)
 }

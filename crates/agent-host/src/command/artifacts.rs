@@ -123,7 +123,5 @@ fn print(artifacts: &[Artifact], json: bool) -> Result<Exit, BoxError> {
 }
 
 fn fail(failure: &Failure) -> Exit {
-    let text = toolbus_config::on_one_line(failure);
-    let _ = writeln!(io::stderr(), "error: {text}");
-    Exit::FAILURE
+    super::fail(toolbus_config::on_one_line(failure))
 }

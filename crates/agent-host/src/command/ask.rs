@@ -11,7 +11,7 @@ use toolbus_tools::id::SessionId;
 use toolbus_wire::envelope::new_id;
 
 use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
-use super::{LEAVE_TIMEOUT, misuse};
+use super::{LEAVE_TIMEOUT, fail, misuse};
 use crate::agent;
 use crate::arguments::Ask;
 use crate::settings::Settings;
@@ -49,8 +49,8 @@ pub(super) async fn run(
 
     let session = options.session.clone().unwrap_or_else(new_session);
     let scope = Scope { cancelled: stop.clone(), ..one_shot.turn_scope(&agent, &session) };
-    let terminal = Terminal::start("agent");
-    let printer = TurnPrinter::new(options.json, terminal.line());
+    let terminal = Terminal::start("agent", context);
+    let printer = TurnPrinter::new(options.json, &terminal);
     let turn = TurnContext {
         scope: Arc::new(scope),
         asker: terminal.asker(),
@@ -70,10 +70,7 @@ pub(super) async fn run(
             printer.finish(&report.end);
             turn_printer::exit_of(&report.end)
         }
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", toolbus_config::on_one_line(&error));
-            Exit::FAILURE
-        }
+        Err(error) => fail(toolbus_config::on_one_line(&error)),
     };
     background.close(LEAVE_TIMEOUT).await;
     one_shot.stop().await;

@@ -5,13 +5,18 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 use toolbus_audit::{AuditLog, AuditRow, Query};
-use toolbus_runtime::service::{BoxError, Exit};
+use toolbus_runtime::service::{BoxError, Context, Exit};
 
+use super::{fail, print_warning};
 use crate::arguments::Audit;
 use crate::settings::Settings;
 use crate::{state, terminal_text};
 
-pub(super) async fn run(options: Audit, settings: &Settings) -> Result<Exit, BoxError> {
+pub(super) async fn run(
+    options: Audit,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Exit, BoxError> {
     let Some(store) = state::store(settings) else {
         return Err("there is no place for state: set `store`".into());
     };
@@ -26,10 +31,7 @@ pub(super) async fn run(options: Audit, settings: &Settings) -> Result<Exit, Box
     store.close().await;
     let rows = match listed {
         Ok(rows) => rows,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            return Ok(Exit::FAILURE);
-        }
+        Err(error) => return Ok(fail(error)),
     };
 
     if json {
@@ -37,7 +39,7 @@ pub(super) async fn run(options: Audit, settings: &Settings) -> Result<Exit, Box
         return Ok(Exit::SUCCESS);
     }
     if rows.is_empty() && !settings.audit.enabled {
-        let _ = writeln!(std::io::stderr(), "there is no audit log: set audit.enabled = true");
+        print_warning("there is no audit log: set audit.enabled = true", context);
     }
     let text = table(&rows);
     // Names are the words of strangers.

@@ -15,7 +15,7 @@ use toolbus_tools::id::SessionId;
 
 use super::ask::new_session;
 use super::one_shot::{ANNOUNCEMENT_TIMEOUT, NeededServers, OneShot};
-use super::{LEAVE_TIMEOUT, misuse};
+use super::{LEAVE_TIMEOUT, misuse, print_error};
 use crate::agent;
 use crate::arguments::{Chat, parse_session};
 use crate::settings::Settings;
@@ -58,6 +58,7 @@ pub(super) async fn run(
     let background = one_shot.start_background(&agent).await?;
     let session = options.session.clone().unwrap_or_else(new_session);
     let mut chat = Conversation {
+        context,
         one_shot: &one_shot,
         scope: one_shot.turn_scope(&agent, &session),
         agent,
@@ -77,6 +78,7 @@ pub(super) async fn run(
 
 /// A person and the agent.
 struct Conversation<'a> {
+    context: &'a Context,
     one_shot: &'a OneShot,
     agent: Agent,
     scope: Scope,
@@ -124,7 +126,7 @@ impl Conversation<'_> {
             ("/new", _) => self.enter(&new_session()).await,
             ("/session", name) => match parse_session(name) {
                 Ok(session) => self.enter(&session).await,
-                Err(error) => tell(&format!("error: {error}")),
+                Err(error) => print_error(error),
             },
             _ => tell(&format!("there is no {name}; /help lists what there is")),
         }
@@ -186,8 +188,8 @@ impl Conversation<'_> {
     /// session, where there is one.
     async fn turn(&mut self, text: Option<String>) {
         let scope = Scope { cancelled: self.scope.cancelled.child_token(), ..self.scope.clone() };
-        let (scope, terminal) = (Arc::new(scope), Terminal::start("agent"));
-        let printer = TurnPrinter::new(false, terminal.line());
+        let (scope, terminal) = (Arc::new(scope), Terminal::start("agent", self.context));
+        let printer = TurnPrinter::new(false, &terminal);
         let context = TurnContext {
             scope: Arc::clone(&scope),
             asker: terminal.asker(),
@@ -270,5 +272,5 @@ fn tell(text: &str) {
 }
 
 fn tell_error(error: &toolbus_agent::sessions::Error) {
-    tell(&format!("error: {}", toolbus_config::on_one_line(error)));
+    print_error(toolbus_config::on_one_line(error));
 }

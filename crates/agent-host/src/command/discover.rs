@@ -11,7 +11,7 @@ use toolbus_tools::Scope;
 use toolbus_tools::registry::ToolState;
 
 use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
-use super::{misuse, warn};
+use super::{misuse, print_warning};
 use crate::arguments::DiscoverOptions;
 use crate::settings::Settings;
 use crate::terminal_text;
@@ -33,7 +33,7 @@ pub(super) async fn run(
     };
     for problem in &problems {
         let (tool, field, what) = (&problem.tool, problem.field, &problem.problem);
-        warn(&format!("warning: {tool} cannot be found: {field} {what}"));
+        print_warning(format_args!("{tool} cannot be found: {field} {what}"), context);
     }
 
     let text = if options.json {

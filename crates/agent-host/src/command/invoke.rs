@@ -117,7 +117,7 @@ async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Cont
     }
     let text = arguments.to_json(entry.as_ref().map(|entry| &entry.tool.parameters));
     let id = CallId::random();
-    let terminal = Terminal::start(&options.tool);
+    let terminal = Terminal::start(&options.tool, context);
     let time = options.timeout.map_or_else(CallTime::default, CallTime::within);
     let scope = one_shot.scope();
     let call = Call::new(&scope, id.clone(), tool, Arguments::Text(Some(text)))

@@ -13,7 +13,7 @@ use toolbus_toolkits::google::{
 };
 use toolbus_vault::{CredentialPlace, LazyVault, Vault, VaultError};
 
-use super::{print, warn};
+use super::{print, print_error, print_warning};
 use crate::arguments::{GoogleProduct, LoginOptions, LoginService, LogoutOptions};
 use crate::settings::Settings;
 use crate::state;
@@ -79,7 +79,7 @@ pub(super) async fn log_in(
             true => on_device(&login, limit).await?,
             false => in_browser(&login, limit).await?,
         };
-        keep(&vault, granted, &products).await
+        keep(&vault, granted, &products, context).await
     };
     run(settings, context, work).await
 }
@@ -95,7 +95,7 @@ pub(super) async fn log_out(
             return Ok("nobody has logged in at Google\n".to_owned());
         }
         let login = GoogleLogin::new(&settings.google, &google_deps(settings, deps), &[]).await;
-        remove(&vault.open().await?, login.as_ref()).await
+        remove(&vault.open().await?, login.as_ref(), context).await
     };
     run(settings, context, work).await
 }
@@ -128,7 +128,7 @@ async fn run(
         }
         Err(Failure::CutOff) => Ok(Exit::FAILURE),
         Err(failure) => {
-            warn(&format!("error: {failure}"));
+            print_error(&failure);
             Ok(failure.exit())
         }
     }
@@ -163,14 +163,20 @@ async fn on_device(login: &GoogleLogin, limit: Duration) -> Result<Granted, Fail
 }
 
 /// Puts the token into the vault for each product that it was granted for.
-async fn keep(vault: &Vault, granted: Granted, asked: &[Product]) -> Result<String, Failure> {
+async fn keep(
+    vault: &Vault,
+    granted: Granted,
+    asked: &[Product],
+    context: &Context,
+) -> Result<String, Failure> {
     let Granted { refresh_token, products } = granted;
     for product in &products {
         vault.put(place_of(*product), &refresh_token).await?;
     }
     let left_out: Vec<_> = asked.iter().filter(|product| !products.contains(product)).collect();
     for product in left_out {
-        warn(&format!("warning: not all was allowed that {} needs", product.title()));
+        let title = product.title();
+        print_warning(format_args!("not all was allowed that {title} needs"), context);
     }
     if products.is_empty() {
         return Err(Failure::NothingGranted);
@@ -183,6 +189,7 @@ async fn keep(vault: &Vault, granted: Granted, asked: &[Product]) -> Result<Stri
 async fn remove(
     vault: &Vault,
     login: Result<&GoogleLogin, &LoginError>,
+    context: &Context,
 ) -> Result<String, Failure> {
     let mut tokens = Vec::new();
     let mut is_removed = false;
@@ -201,10 +208,11 @@ async fn remove(
             Err(error) => Err(error.to_string()),
         };
         if let Err(reason) = revoked {
-            warn(&format!(
-                "warning: the login was removed here, and Google has not revoked it: {reason}; see \
+            let what = format!(
+                "the login was removed here, and Google has not revoked it: {reason}; see \
                  https://myaccount.google.com/connections"
-            ));
+            );
+            print_warning(what, context);
         }
     }
     let text =

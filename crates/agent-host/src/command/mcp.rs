@@ -9,7 +9,7 @@ use toolbus_mcp::{ServerFile, ServerFileError, ServerName};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_vault::VaultError;
 
-use super::{print, warn};
+use super::{print, print_error};
 use crate::arguments::{McpAdd, McpCommand};
 use crate::secret_input::SecretInputError;
 use crate::settings::Settings;
@@ -52,7 +52,7 @@ pub(super) async fn run(
         }
         Err(Failure::CutOff) => Ok(Exit::FAILURE),
         Err(failure) => {
-            warn(&format!("error: {}", toolbus_config::on_one_line(&failure)));
+            print_error(toolbus_config::on_one_line(&failure));
             Ok(failure.exit())
         }
     }

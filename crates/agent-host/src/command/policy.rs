@@ -14,6 +14,7 @@ use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Principal, Scope, Subject};
 
+use super::misuse;
 use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
 use crate::arguments::{Matrix, PolicyCommand, Why};
 use crate::settings::Settings;
@@ -38,11 +39,8 @@ pub(super) async fn run(
             Some(asked) => explain(&options, &book, one_shot.toolbus(), &asked),
             None => {
                 let tool = &options.tool;
-                let what =
-                    format!("error: no tool is called '{tool}', and no id is: it has no `/`");
-                let what = terminal_text::for_stream(&what, &std::io::stderr()).into_owned();
-                let _ = writeln!(std::io::stderr(), "{what}");
-                (String::new(), Exit::MISUSE)
+                let what = format!("no tool is called '{tool}', and no id is: it has no `/`");
+                (String::new(), misuse(what))
             }
         },
     };

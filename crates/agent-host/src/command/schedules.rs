@@ -9,7 +9,7 @@ use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_schedule::{Occurrence, Schedules, Task};
 use toolbus_wire::name::AgentName;
 
-use super::misuse;
+use super::{fail, misuse};
 use crate::arguments::{SchedulesCommand, SchedulesOptions};
 use crate::scheduled_turns::KeptZones;
 use crate::settings::Settings;
@@ -30,10 +30,7 @@ pub(super) async fn run(options: SchedulesOptions, settings: &Settings) -> Resul
     store.close().await;
     let (text, exit) = match done {
         Ok(done) => done,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", toolbus_config::on_one_line(&error));
-            return Ok(Exit::FAILURE);
-        }
+        Err(error) => return Ok(fail(toolbus_config::on_one_line(&error))),
     };
     let mut stdout = std::io::stdout();
     let _ = write!(stdout, "{}", terminal_text::for_stream(&text, &stdout));

@@ -23,6 +23,10 @@ pub(super) async fn run(
     context: Context,
 ) -> Result<Exit, BoxError> {
     let ready = context.health.component("tools", Need::Required);
+    // At once, and not when the broker is there and servers have been started.
+    FaceServer::check_port(&settings.mcp_face).await?;
+    HttpListener::check_port(&settings.http).await?;
+
     let membership = Membership {
         start: Start::Whenever,
         instance: InstanceId::parse(&context.identity.instance)?,

@@ -1,7 +1,6 @@
 //! `vault`: shows and changes the credentials in the vault. No value is ever shown.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use serde_json::{Value, json};
 use toolbus_mcp::ServerName;
@@ -12,7 +11,7 @@ use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_vault::{CredentialPlace, KeySource, LazyVault, StoredCredential, VaultError};
 use toolbus_wire::clock::unix_now;
 
-use super::{print, warn};
+use super::{misuse, print, print_error, print_warning};
 use crate::arguments::{ChangeKey, CredentialName, Vault, VaultCommand};
 use crate::secret_input::{self, SecretInputError};
 use crate::settings::Settings;
@@ -53,9 +52,7 @@ pub(super) async fn run(
     let store = state::store(settings);
     let vault = store.as_ref().and_then(|store| state::vault(settings, store));
     let (Some(store), Some(vault)) = (store, vault) else {
-        let what = "error: there is no vault: set `vault.key_file` or `vault.key_command`";
-        let _ = writeln!(std::io::stderr(), "{what}");
-        return Ok(Exit::MISUSE);
+        return Ok(misuse("there is no vault: set `vault.key_file` or `vault.key_command`"));
     };
 
     let done = execute(options.command, &vault, context).await;
@@ -68,7 +65,7 @@ pub(super) async fn run(
         }
         Err(Failure::CutOff) => Ok(Exit::FAILURE),
         Err(failure) => {
-            warn(&format!("error: {failure}"));
+            print_error(&failure);
             Ok(failure.exit())
         }
     }
@@ -118,8 +115,8 @@ async fn set(
 
     opened.put(place.clone(), &value).await?;
     if value.len() < ERASED_LENGTH_MIN {
-        let what = "warning: values of less than six bytes are not erased from what tools say";
-        let _ = writeln!(std::io::stderr(), "{what}");
+        let what = "values of less than six bytes are not erased from what tools say";
+        print_warning(what, context);
     }
     Ok(format!("set {place}\n"))
 }

@@ -188,6 +188,10 @@ async fn misuse_is_told_as_such() {
     check("agent-host", &["--bus", "http://x", "tools"], "its scheme must be amqp").await;
     check("agent-host", &["--name", "refresh", "tools"], "never called `refresh`").await;
     check("agent-host", &["--config", "/nothing.toml", "tools"], "/nothing.toml").await;
+    check("agent-host", &["--log", "info"], "requires a subcommand").await;
+    let variable = "TOOLBUS_MCP_FACE__ALLOWED_HOSTS";
+    check("agent-host", &["serve", "--mcp", ":8802"], variable).await;
+    check("agent-host", &["serve", "--mcp", "8802"], "write 127.0.0.1:8802").await;
     check("mcp-bridge", &[], "a bridge needs a broker").await;
     check("scripts-manager", &[], "a worker needs a broker").await;
     check("scripts-manager", &["--runner", "moon"], "\"moon\" is not one of").await;
@@ -210,7 +214,6 @@ async fn the_settings_are_shown_without_their_secrets() {
     let secret = "amqp://user:hunter2@broker:5672/x";
     for program in ["agent-host", "mcp-bridge", "scripts-manager"] {
         let launch = Launch::new(program).arg("--print-config").env("TOOLBUS_BUS", secret);
-        let launch = if program == "agent-host" { launch.arg("tools") } else { launch };
         let run = launch.run(LIMIT).await.unwrap();
         assert!(run.status.success(), "{run:?}");
         let expected = "url = \"amqp://user:***@broker:5672/x\"  # TOOLBUS_BUS\n";
@@ -223,13 +226,19 @@ async fn the_settings_are_shown_without_their_secrets() {
 async fn a_terminal_shows_what_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let script = json!({"script": "import time\nprint('so far', flush=True)\ntime.sleep(2)"});
-    let mut command = on_a_terminal(&script);
-    let mut process = Process::spawn("terminal", &mut command, folder.path()).unwrap();
-    let status = process.wait(LIMIT).await.unwrap();
-    let shown = process.stdout();
-    assert!(status.success(), "{shown:?}");
+    let shown_with = async |arguments: &[&str]| {
+        let mut command = on_a_terminal(&script);
+        command.args(arguments);
+        let mut process = Process::spawn("terminal", &mut command, folder.path()).unwrap();
+        let status = process.wait(LIMIT).await.unwrap();
+        let shown = process.stdout();
+        assert!(status.success(), "{shown:?}");
+        shown
+    };
+    let shown = shown_with(&[]).await;
     assert!(shown.contains("\r\x1b[2Kexecute_python_script: 1 s  so far"), "{shown:?}");
     assert!(shown.ends_with("\r\x1b[2Kso far\r\n"), "the line is gone at the end: {shown:?}");
+    assert_eq!(shown_with(&["--quiet"]).await, "so far\r\n");
 }
 
 /// What a tool says cannot drive the terminal: no colours, no titles, no clipboard, no links.

@@ -17,6 +17,7 @@ mod bridges;
 mod broker;
 mod calls;
 mod children;
+mod command_line;
 mod crash;
 mod credentials;
 mod discovery;

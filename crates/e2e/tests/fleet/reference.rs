@@ -11,9 +11,14 @@ const HEAD: &str = "\
 
 Made from the settings' own types; `UPDATE_DOCS=1 cargo test -p e2e reference` writes it anew.
 
-Every program takes `--config FILE`, `--health ADDRESS`, `--name NAME` and `--log FILTER`, all but
-`openrouter-mcp` take `--bus URL`, and `--help` tells the rest. `--print-config` shows the settings that hold, where
-each comes from, and no secrets. All mistakes are told at once.
+Every program takes `--config FILE`, `--name NAME`, `--log FILTER` and `--quiet`, services take
+`--health ADDRESS`, all but `openrouter-mcp` take `--bus URL`, and `--help` tells the rest. `--print-config` shows the
+settings that hold, where each comes from, and no secrets. All mistakes are told at once.
+
+With `--quiet` a program says nothing on standard error but errors: no progress, no warnings, and of the log only
+errors. Commands that do one thing and end, such as `agent-host invoke`, go by a log filter of `--log`, `TOOLBUS_LOG` or
+`RUST_LOG`, and not by that of the settings file or of `TOOLBUS_LOG__FILTER`: those mean the services beside them. Errors
+are coloured at a terminal, unless `NO_COLOR` is set.
 
 A file is TOML, with the keys below: `bus.url` is `url` in the table `[bus]`. Times are written as
 `30s`, `2m` or `500ms`, sizes as `256MiB`.

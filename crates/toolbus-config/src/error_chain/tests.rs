@@ -13,7 +13,7 @@ fn a_failure_is_one_block_without_repetitions() {
     let error = Layer("cannot join the bus", Some(Box::new(same)));
     assert_eq!(
         in_lines(&error),
-        "error: cannot join the bus\n  because: cannot connect: connection refused\n"
+        "cannot join the bus\n  because: cannot connect: connection refused"
     );
     assert_eq!(on_one_line(&error), "cannot join the bus: cannot connect: connection refused");
 }

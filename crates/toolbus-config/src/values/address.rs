@@ -43,6 +43,12 @@ impl TextValue for ListenAddress {
     const SENSITIVE: bool = false;
 
     fn read(text: &str) -> Result<Self, String> {
+        if text.parse::<u16>().is_ok() {
+            return Err(format!(
+                "it is a port alone: write 127.0.0.1:{text} for this machine, or :{text} for every \
+                 address of it"
+            ));
+        }
         let (host, port) = text.rsplit_once(':').ok_or("it has no port")?;
         let port = port.parse().map_err(|_| "its port is not a number from 0 to 65535")?;
 

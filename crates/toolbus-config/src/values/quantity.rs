@@ -31,6 +31,13 @@ impl TimeSpan {
     }
 }
 
+/// The same length, which is shown in whole milliseconds.
+impl From<Duration> for TimeSpan {
+    fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+}
+
 /// The units of a [`TimeSpan`] in milliseconds, largest first.
 const TIME_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];

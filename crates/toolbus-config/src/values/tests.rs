@@ -97,7 +97,8 @@ fn listen_addresses() {
     check::<ListenAddress>(":0", Ok(":0"));
     check::<ListenAddress>("[::1]:80", Ok("[::1]:80"));
     check::<ListenAddress>("localhost:1", Ok("localhost:1"));
-    check::<ListenAddress>("8080", Err("no port"));
+    check::<ListenAddress>("8080", Err("a port alone: write 127.0.0.1:8080 for this machine"));
+    check::<ListenAddress>("localhost", Err("no port"));
     check::<ListenAddress>("host:", Err("not a number"));
     check::<ListenAddress>("host:65536", Err("not a number"));
     check::<ListenAddress>("::1:80", Err("brackets"));

@@ -135,7 +135,8 @@ impl TokenStore {
             Ok(kept) if kept.url == self.url.as_str() => kept,
             Ok(_) => return Ok(None),
             Err(_) => {
-                tracing::warn!(file = ?self.file, "token file cannot be parsed and is ignored");
+                let file = self.file.as_ref().map(|file| tracing::field::display(file.display()));
+                tracing::warn!(file, "token file cannot be parsed and is ignored");
                 return Ok(None);
             }
         };

@@ -43,6 +43,17 @@ pub(crate) enum Handshake {
     OlderHttp,
 }
 
+impl Handshake {
+    /// Its name in logs.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Discover => "discover",
+            Self::Initialize => "initialize",
+            Self::OlderHttp => "older HTTP",
+        }
+    }
+}
+
 /// One attempt to start a server: how it is reached, how it begins, and who follows it.
 #[derive(Clone, Copy)]
 pub(crate) struct StartAttempt<'a> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue_cache::ToolCatalogueCache;
@@ -30,6 +30,8 @@ use phase::{ConnectionPhase, FailedAttempt};
 
 /// How soon a server that was lost is retried.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);
+/// How long a failed attempt waits for a stop that it may be due to.
+const STOP_NOTICE_GRACE: Duration = Duration::from_millis(10);
 /// The longest pause between two attempts. A connection that lasted longer resets the backoff.
 const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// How long after a failed attempt a call that needs the server has the next one made.
@@ -378,6 +380,9 @@ impl ServerConnector {
         let connection = match self.connect(cache, watch).await {
             Ok(connection) => Arc::new(connection),
             Err(failure) => {
+                // A stop cuts requests off a moment before it is seen here, for the children of a
+                // token are cancelled before it. It ends this wait, and nothing has failed.
+                sleep(STOP_NOTICE_GRACE).await;
                 metrics.count_failed_connect(&self.entry.name);
                 return failure;
             }
@@ -448,7 +453,8 @@ impl ServerConnector {
 
             if let Some(next) = self.next_handshake(handshake, &failure) {
                 tracing::debug!(
-                    server = %self.entry.name, %failure, ?next, "retrying with another handshake"
+                    server = %self.entry.name, %failure, handshake = next.as_str(),
+                    "retrying with another handshake"
                 );
                 handshake = next;
                 failure_before = Some(failure);

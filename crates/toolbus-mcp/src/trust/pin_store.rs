@@ -301,7 +301,7 @@ impl PinPaths {
                     %server,
                     why,
                     set_aside = %self.damaged.display(),
-                    "the pins of a server cannot be read: what its tools were before is not known"
+                    "the pins of a server cannot be read, so changes of its tools cannot be seen"
                 );
                 Ok((PinDocument::new(server.as_str()), PriorPins::Lost))
             }

@@ -215,6 +215,22 @@ async fn the_environment_of_a_server_is_not_its_supervisors() {
     set.close(Duration::ZERO).await;
 }
 
+#[test]
+fn the_supervisor_answers_a_person() {
+    let run = |arguments: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_toolbus-mcp-supervisor");
+        std::process::Command::new(program).args(arguments).output().unwrap()
+    };
+    let version = run(&["--version"]);
+    assert_eq!(version.status.code(), Some(0));
+    let expected = concat!("toolbus-mcp-supervisor ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(String::from_utf8_lossy(&version.stdout), expected);
+
+    let alone = run(&[]);
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&alone.stderr).starts_with("error: Toolbus starts this"));
+}
+
 #[tokio::test]
 async fn a_server_in_the_wrapper_that_packages_are_run_by() {
     // npx starts npm, that a shell, that the server.

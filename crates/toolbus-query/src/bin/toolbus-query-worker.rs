@@ -14,6 +14,6 @@ fn main() -> ExitCode {
     }
 
     // Without a standard error there is no one to report to.
-    let _ = writeln!(std::io::stderr(), "not to be started by hand");
+    let _ = writeln!(std::io::stderr(), "error: Toolbus starts this program itself");
     ExitCode::from(MISUSE)
 }

@@ -129,6 +129,20 @@ async fn clients_that_send_nothing_or_too_much_are_cut_off() {
     tokio::time::timeout(Duration::from_secs(20), silent).await.unwrap().unwrap();
 }
 
+#[test]
+fn that_a_process_has_been_ready_stays_so() {
+    let health = Health::new();
+    let (bus, tools) =
+        (health.component("bus", Need::Required), health.component("tools", Need::Required));
+    bus.set(State::Up);
+    assert!(!health.has_been_ready());
+    tools.set(State::Up);
+    assert!(health.has_been_ready());
+    bus.set(State::down("gone"));
+    health.stop();
+    assert!(health.has_been_ready());
+}
+
 /// What a probe of the port says, off the runtime's threads, for it blocks.
 async fn probed(address: String) -> Result<(), String> {
     let address = address.parse().unwrap();

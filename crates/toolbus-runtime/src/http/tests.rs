@@ -20,6 +20,18 @@ async fn server() -> (Server, TcpStream) {
     (server, client)
 }
 
+#[tokio::test]
+async fn a_port_that_was_checked_is_closed_again() {
+    let (server, _client) = server().await;
+    let taken = server.address().to_string().parse().unwrap();
+    assert_eq!(check_port(&taken).await.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    server.close().await;
+
+    check_port(&taken).await.unwrap();
+    assert!(TcpStream::connect(taken.to_string()).await.is_err());
+    serve(&taken, Router::new(), Limits { connections_max: 1, lifetime: None }).await.unwrap();
+}
+
 async fn ask(client: &mut TcpStream, path: &str, length: usize) -> io::Result<()> {
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     client.write_all(head.as_bytes()).await?;

@@ -1,9 +1,9 @@
-//! Who may come to a port where nobody is asked who they are: names that the machine is reached by,
+//! Who may come to a port that asks for no credentials: names that the machine is reached by,
 //! and web pages. Both are listed in settings, and what is wrong with the lists is told here.
 
 use std::net::IpAddr;
 
-use toolbus_config::{ListenAddress, Mistakes};
+use toolbus_config::{ListenAddress, Mistakes, PREFIX};
 
 /// Tells what is wrong with the settings `address`, `allowed_hosts` and `allowed_origins` below
 /// `key`: an address that others can reach needs the names that it is reached by, or any web page
@@ -19,7 +19,11 @@ pub fn check(
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     };
     if address.is_some_and(|address| !is_local(address.host())) && allowed_hosts.is_empty() {
-        let what = "others can reach it, so allowed_hosts has to name what they reach it by";
+        let variable = format!("{PREFIX}{}__ALLOWED_HOSTS", key.to_ascii_uppercase());
+        let what = format!(
+            "other machines can reach it, so set {key}.allowed_hosts (variable {variable}) to the \
+             names that they reach it by, such as tools.example.com"
+        );
         mistakes.add(&format!("{key}.address"), what);
     }
 

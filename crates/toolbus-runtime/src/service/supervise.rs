@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use toolbus_config::on_one_line;
+use toolbus_config::{TimeSpan, on_one_line};
 
-use super::{BoxError, Context, Exit, Role, Work, failure};
+use super::{BoxError, Context, Exit, Role, Work};
+use crate::report;
 
 /// How long work that is over its grace may take to give the rest back.
 const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,6 +22,14 @@ pub(super) enum Signal {
 }
 
 impl Signal {
+    /// Its name, as the system has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+        }
+    }
+
     /// The exit code that shells know for an end by this signal.
     fn exit(self) -> Exit {
         match self {
@@ -82,21 +91,35 @@ pub(super) enum Ended {
     Forced(Signal),
 }
 
+/// How a failure is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureFormat {
+    /// As text on standard error.
+    Text,
+    /// As a line of the log.
+    LogLine,
+}
+
 impl Ended {
+    pub(super) fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(..))
+    }
+
     pub(super) fn is_forced(&self) -> bool {
         matches!(self, Self::Forced(_))
     }
 
-    /// The exit code; tells a failure on the way, for people or as a log line.
-    pub(super) fn exit(self, role: Role, human: bool) -> Exit {
+    /// The exit code; tells a failure on the way.
+    pub(super) fn exit(self, role: Role, format: FailureFormat) -> Exit {
         match self {
             Self::Returned(_, Some(signal)) if role != Role::Service => signal.exit(),
             Self::Returned(exit, _) => exit,
             Self::Failed(error, signal) => {
-                if human {
-                    failure::print(&*error);
-                } else {
-                    tracing::error!(error = on_one_line(&*error), "process failed");
+                match format {
+                    FailureFormat::Text => report::print_error_chain(&*error),
+                    FailureFormat::LogLine => {
+                        tracing::error!(error = on_one_line(&*error), "process failed");
+                    }
                 }
                 let interrupted = signal.filter(|_| role != Role::Service);
                 interrupted.map_or(Exit::FAILURE, Signal::exit)
@@ -143,7 +166,8 @@ impl<'a, S: Signals> Supervisor<'a, S> {
         };
 
         if let Some(signal) = signal {
-            tracing::info!(?signal, grace = ?self.grace, "stopping the service");
+            let grace = TimeSpan::from(self.grace);
+            tracing::info!(signal = signal.name(), %grace, "stopping the service");
         }
 
         self.context.health.stop();

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::supervise::{Ended, Signal, Signals, Supervisor};
+use super::supervise::{Ended, FailureFormat, Signal, Signals, Supervisor};
 use super::*;
 use crate::health::{Need, State};
 
@@ -68,7 +68,7 @@ fn context() -> Context {
     let identity = Identity { program: "test", version: "0", instance: "1".to_owned(), name: None };
     let (shutdown, health) = (Shutdown::new(), Health::new());
     health.component("bus", Need::Required).set(State::Up);
-    Context { identity, shutdown, health, health_address: None }
+    Context { identity, shutdown, health, health_address: None, quiet: false }
 }
 
 async fn supervised(
@@ -108,7 +108,7 @@ async fn a_stop_goes_from_not_ready_to_the_last_task() {
         ]
     );
     assert!(matches!(ended, Ended::Returned(Exit::SUCCESS, Some(Signal::Terminate))), "{ended:?}");
-    assert_eq!(ended.exit(Role::Service, true), Exit::SUCCESS);
+    assert_eq!(ended.exit(Role::Service, FailureFormat::Text), Exit::SUCCESS);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn work_that_ends_by_itself_stops_its_tasks() {
         inner.shutdown.tasks().spawn(async move { requested.cancelled().await });
         Ok(Exit(7))
     });
-    assert_eq!(ended.await.exit(Role::Command, true), Exit(7));
+    assert_eq!(ended.await.exit(Role::Command, FailureFormat::Text), Exit(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ async fn work_over_its_grace_is_told_and_then_left() {
         diary.lines(),
         [(20_000, "the work gave the rest back"), (22_000, "the process may end")]
     );
-    assert_eq!(ended.exit(Role::Service, true), Exit::FAILURE);
+    assert_eq!(ended.exit(Role::Service, FailureFormat::Text), Exit::FAILURE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn a_second_signal_ends_it_at_once() {
         let ended = supervised(&context(), script, std::future::pending()).await;
         assert!(ended.is_forced());
         assert_eq!(diary.start.elapsed().as_millis(), expected);
-        assert_eq!(ended.exit(Role::Service, true), Exit(130));
+        assert_eq!(ended.exit(Role::Service, FailureFormat::Text), Exit(130));
     };
     check(&Diary::new(), 3000).await;
 }
@@ -164,7 +164,7 @@ async fn a_command_tells_its_signal_by_the_exit_code() {
             requested.cancelled().await;
             Ok(Exit::SUCCESS)
         });
-        assert_eq!(ended.await.exit(Role::Command, true), exit);
+        assert_eq!(ended.await.exit(Role::Command, FailureFormat::Text), exit);
     };
     check(&[(5, Signal::Interrupt)], Exit(130)).await;
     check(&[(5, Signal::Terminate)], Exit(143)).await;
@@ -175,7 +175,7 @@ async fn a_command_tells_its_signal_by_the_exit_code() {
         requested.cancelled().await;
         Err("the call was cancelled".into())
     });
-    assert_eq!(ended.await.exit(Role::Command, true), Exit(130));
+    assert_eq!(ended.await.exit(Role::Command, FailureFormat::Text), Exit(130));
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,5 +185,5 @@ async fn a_panic_is_a_failure_and_stops_the_rest() {
     context.shutdown.tasks().spawn(async move { requested.cancelled().await });
     let ended = supervised(&context, &[], async { panic!("out of cheese") }).await;
     assert!(matches!(&ended, Ended::Failed(error, None) if error.to_string().contains("panicked")));
-    assert_eq!(ended.exit(Role::Service, true), Exit::FAILURE);
+    assert_eq!(ended.exit(Role::Service, FailureFormat::Text), Exit::FAILURE);
 }

@@ -84,8 +84,9 @@ fn libraries_are_quiet_unless_they_are_asked_for() {
         assert_eq!(log_filter(&options, LevelFilter::INFO).to_string(), expected);
     };
 
-    let workers = "rmcp::transport::common::client_side_sse=error,rmcp::transport::worker=off";
-    check(None, &format!("{workers},lapin=off,rmcp=warn,info"));
-    check(Some("debug"), &format!("{workers},lapin=off,rmcp=warn,debug"));
-    check(Some("warn,rmcp=trace"), &format!("{workers},lapin=off,rmcp=trace,warn"));
+    let parts = "rmcp::transport::common::client_side_sse=error,\
+        rmcp::transport::streamable_http_server=off,rmcp::transport::worker=off,rmcp::service=off";
+    check(None, &format!("{parts},lapin=off,rmcp=warn,info"));
+    check(Some("debug"), &format!("{parts},lapin=off,rmcp=warn,debug"));
+    check(Some("warn,rmcp=trace"), &format!("{parts},lapin=off,rmcp=trace,warn"));
 }

@@ -16,7 +16,7 @@ use toolbus_config::Settings;
 use toolbus_config::shared_settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
-use toolbus_runtime::arguments::CommonArguments;
+use toolbus_runtime::arguments::{CommonArguments, MemberArguments, ServiceArguments};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{
     BoxError, Context, Exit, FrameSettings, Program, Role, ServiceSettings, run,
@@ -33,6 +33,10 @@ const ENTRY: &str = "a_program_prints_its_settings";
 struct Arguments {
     #[command(flatten)]
     common: CommonArguments,
+    #[command(flatten)]
+    member: MemberArguments,
+    #[command(flatten)]
+    service: ServiceArguments,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -70,13 +74,15 @@ pub(crate) fn work_of_this_process() -> Option<String> {
 pub(crate) fn main(work: &str) -> ! {
     let arguments = std::env::var(ARGUMENTS).unwrap_or_default();
     let arguments = ["program"].into_iter().chain(arguments.split_whitespace());
-    let common = Arguments::parse_from(arguments).common;
-    let role = if work == "record" { Role::Command } else { Role::Service };
+    let Arguments { common, member, service } = Arguments::parse_from(arguments);
+    let own = [member.settings(), service.settings()].concat();
+    let is_command = matches!(work, "record" | "warn");
+    let role = if is_command { Role::Command } else { Role::Service };
     let program = Program { name: "test-program", version: "1.2.3", role, aliases: &[] };
     let work = work.to_owned();
     // The frame makes its own runtime, which must not be made within the test's.
     let exit = std::thread::spawn(move || {
-        run(&program, &common, Vec::new(), async move |_: TestSettings, context| {
+        run(&program, &common, own, async move |_: TestSettings, context| {
             do_work(&work, context).await
         })
     });
@@ -87,6 +93,14 @@ async fn do_work(work: &str, context: Context) -> Result<Exit, BoxError> {
     match work {
         "nothing" => {}
         "fail" => return Err(Box::new(Failure(std::io::ErrorKind::ConnectionRefused.into()))),
+        "fail while serving" => {
+            context.health.component("bus", Need::Required).set(State::Up);
+            return Err(Box::new(Failure(std::io::ErrorKind::ConnectionRefused.into())));
+        }
+        "warn" => {
+            tracing::info!("a line");
+            tracing::warn!("mind this");
+        }
         "ignore" => std::future::pending().await,
         "block" => {
             let threads = tokio::runtime::Handle::current().metrics().num_workers();

@@ -8,7 +8,7 @@ use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::message::mcp::McpServerSummary;
 
 use super::super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
-use super::super::{print, warn};
+use super::super::{fail, print};
 use crate::settings::Settings;
 
 /// What became of a server.
@@ -30,10 +30,7 @@ pub(super) async fn run(
 ) -> Result<Exit, BoxError> {
     let servers = match file.servers() {
         Ok(servers) => servers,
-        Err(error) => {
-            warn(&format!("error: {}", toolbus_config::on_one_line(&error)));
-            return Ok(Exit::FAILURE);
-        }
+        Err(error) => return Ok(fail(toolbus_config::on_one_line(&error))),
     };
     let one_shot = OneShot::start(settings, context, NeededServers::All).await?;
     one_shot.wait_for_servers(NeededServers::All, CONNECT_TIMEOUT).await;
