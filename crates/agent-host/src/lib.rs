@@ -38,6 +38,7 @@ pub mod settings;
 mod state;
 pub mod subagent_settings;
 mod subagent_turns;
+mod task_splitter;
 mod terminal;
 mod terminal_text;
 pub mod tool_api_settings;
@@ -49,7 +50,7 @@ mod wisp_parts;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::service::{self, Exit, Program, Role};
 
-use arguments::{Arguments, Command, Serve};
+use arguments::{Arguments, Command, ConfigCommand, ConfigOptions, Serve};
 use policy_reload::SettingsSource;
 use settings::Settings;
 
@@ -70,7 +71,24 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     };
     let own = settings::of_arguments(&arguments);
     let source = SettingsSource { program, common: arguments.common.clone(), own: own.clone() };
-    let Arguments { common, command, .. } = arguments;
+    let Arguments { mut common, command, .. } = arguments;
+    // These do without the frame: they serve no health port, and mend settings that are wrong.
+    let command = match command {
+        Command::Config(ConfigOptions { command: ConfigCommand::Set(options) }) => {
+            return command::set_config(options, &source);
+        }
+        Command::Config(ConfigOptions { command: ConfigCommand::Path }) => {
+            return command::print_config_path(&source);
+        }
+        Command::Config(ConfigOptions { command: ConfigCommand::Show }) => {
+            common.print_config = true;
+            command
+        }
+        Command::Health(options) if !common.print_config && !common.probe => {
+            return command::check_health(options, &source);
+        }
+        command => command,
+    };
     service::run(&program, &common, own, |mut settings: Settings, context| {
         settings.mcp.supervisor = Some(supervisor);
         command::run(command, settings, source, context)
