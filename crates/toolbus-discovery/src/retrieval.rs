@@ -182,8 +182,8 @@ impl Inner {
             None => index.search(&asking.query, CANDIDATES_MAX, &allows).await,
             Some(splits) => {
                 // As it was written: without its marks a task cannot be split.
-                let steps = splits.split(&without_controls(&asking.request.query, QUERY_CHARS_MAX));
-                index.search_steps(&steps.await, CANDIDATES_MAX, &allows).await
+                let steps = splits.split(&asking.request.query).await;
+                index.search_steps(&steps, CANDIDATES_MAX, &allows).await
             }
         };
 
