@@ -49,7 +49,7 @@ pub(crate) fn set(options: ConfigSet, source: &SettingsSource) -> Exit {
     let file = source.common.file(&Environment::of_process());
     let Some(path) = file.path().map(Path::to_owned) else { return Exit::FAILURE };
     // A link stays one: what it leads to is replaced.
-    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    let path = std::fs::canonicalize(&path).or_else(|_| std::path::absolute(&path)).unwrap_or(path);
     let lock = match lock_folder(&path) {
         Ok(lock) => lock,
         Err(error) => return fail(&path, "written", &error),
