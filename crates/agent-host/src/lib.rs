@@ -72,6 +72,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let own = settings::of_arguments(&arguments);
     let source = SettingsSource { program, common: arguments.common.clone(), own: own.clone() };
     let Arguments { mut common, command, .. } = arguments;
+
     // These do without the frame: they serve no health port, and mend settings that are wrong.
     let command = match command {
         Command::Config(ConfigOptions { command: ConfigCommand::Set(options) }) => {
@@ -89,6 +90,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         }
         command => command,
     };
+
     service::run(&program, &common, own, |mut settings: Settings, context| {
         settings.mcp.supervisor = Some(supervisor);
         command::run(command, settings, source, context)

@@ -1,5 +1,5 @@
-//! Splitting of tasks into steps: by somebody from outside, such as a model, where a query looks like
-//! several, and else by the rule of the index.
+//! Splitting of tasks into steps: by somebody from outside, such as a model, where a query looks
+//! like several, and else by the rule of the index.
 //!
 //! What comes from outside is bounded and checked, and none of it is waited for longer than
 //! [`SPLIT_TIMEOUT`]. Where it does not come, the rule holds.
