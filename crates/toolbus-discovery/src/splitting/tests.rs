@@ -56,7 +56,9 @@ async fn a_task_of_one_step_asks_nobody() {
 async fn what_cannot_be_used_is_left_to_the_rule_and_not_asked_for_at_once_again() {
     let long = "x".repeat(STEP_CHARS_MAX + 1);
     let many = ["step"; STEPS_MAX + 1];
-    for bad in [None, Some(&[][..]), Some(&[long.as_str()]), Some(&["...", "a"]), Some(&many)] {
+    let unusable: [Option<&[&str]>; 5] =
+        [None, Some(&[]), Some(&[&long]), Some(&["...", "a"]), Some(&many)];
+    for bad in unusable {
         let (splits, scripted) = splits(bad);
         for _ in 0..3 {
             assert_eq!(*splits.split(TASK).await, *split_task(TASK), "{bad:?}");
