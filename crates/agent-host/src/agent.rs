@@ -81,6 +81,7 @@ pub(crate) fn open(
         sessions: Sessions::new(state.store().clone(), settings.agent.limits(), new_id()),
         context: ContextBuilder::new(system)
             .with_services(fleet.services().clone())
+            .with_tool_finder(fleet.tool_suggester())
             .with_definitions_max(definitions_max)
             .into(),
     }))

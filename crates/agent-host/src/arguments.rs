@@ -1,6 +1,7 @@
 //! The command line.
 
 mod mcp;
+mod operate;
 mod search;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use toolbus_tools::{Door, Principal};
 use toolbus_wire::name::AgentName;
 
 pub use mcp::{McpAdd, McpCommand, McpOptions};
+pub use operate::{ConfigCommand, ConfigOptions, ConfigSet, HealthOptions};
 pub use search::{DiscoverOptions, SearchOptions};
 
 /// Gives LLM agents their hands: lists tools, runs them, and serves them.
@@ -161,6 +163,17 @@ pub enum Command {
     Login(LoginOptions),
     /// Log out of a service: its tokens are revoked and removed from the vault
     Logout(LogoutOptions),
+    /// Show and change the settings
+    ///
+    /// Exit code: 0 when it is done; 1 when the file cannot be read or written; 2 when a setting is
+    /// asked for wrongly.
+    Config(ConfigOptions),
+    /// Ask how the running service is: healthy, degraded or unhealthy
+    ///
+    /// By its health port, which --health, TOOLBUS_HEALTH or the settings name, or with --url by
+    /// the HTTP API. Exit code: 0 when it is healthy or degraded; 1 when it is unhealthy or nobody
+    /// answers; 2 when it is not known whom to ask.
+    Health(HealthOptions),
     /// Show the embedded fleet at work, step by step
     Demo,
 }

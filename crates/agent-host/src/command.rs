@@ -7,8 +7,10 @@ mod ask;
 mod audit;
 mod call_arguments;
 mod chat;
+mod config;
 mod demo;
 mod discover;
+mod health;
 mod invoke;
 mod login;
 mod mcp;
@@ -37,6 +39,9 @@ use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
 use crate::terminal_text;
 
+pub(crate) use config::{print_path as print_config_path, set as set_config};
+pub(crate) use health::check as check_health;
+
 /// How long a command waits for what it started to end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -54,6 +59,8 @@ pub(crate) async fn run(
             | Command::Approvals(_)
             | Command::Artifacts(_)
             | Command::Audit(_)
+            | Command::Config(_)
+            | Command::Health(_)
             | Command::Mcp(McpOptions {
                 command: McpCommand::List { .. }
                     | McpCommand::Show { .. }
@@ -100,6 +107,8 @@ pub(crate) async fn run(
         Command::Vault(options) => vault::run(options, &settings, &context).await,
         Command::Login(options) => login::log_in(options, &settings, &context).await,
         Command::Logout(options) => login::log_out(options, &settings, &context).await,
+        // `main` has done these, or printed what they are given.
+        Command::Config(_) | Command::Health(_) => Ok(Exit::SUCCESS),
         Command::Demo => demo::run(settings, &context).await,
     }
 }

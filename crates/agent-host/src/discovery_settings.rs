@@ -39,6 +39,10 @@ pub struct DiscoverySettings {
     /// The model that tools are found by, beside their words. Without one they are found by words
     /// alone.
     pub embeddings: EmbeddingSettings,
+    /// Whether a task that looks like several steps is split by a model before tools are searched
+    /// for: the one of the lowest tier in `models`, which is given the query. Where it does not
+    /// answer in time, and without this, tasks are split by their sentences and verbs.
+    pub split_with_model: bool,
     /// Whether a tool is left out whose schema does not say which of its properties are required.
     /// By default that means that none is, as JSON Schema has it.
     pub strict_schemas: bool,

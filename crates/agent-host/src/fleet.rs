@@ -24,6 +24,7 @@ use toolbus_scripts::{Runner, ScriptClient, Unavailable};
 use toolbus_search::KnownServices;
 use toolbus_subagents::{SubagentToolsDeps, Subagents, SubagentsDeps};
 use toolbus_tools::Door;
+use toolbus_tools::tool_search::FindTools;
 use toolbus_vault::{LazyVault, VaultGate};
 use toolbus_wire::name::AgentName;
 use toolbus_wisps::WispsDeps;
@@ -184,6 +185,11 @@ impl Fleet {
     /// The other agents on the bus, where they are wanted.
     pub(crate) fn other_agents(&self) -> Option<&OtherAgents> {
         self.other_agents.as_ref()?.get()
+    }
+
+    /// Finds tools for what users say, where tools can be found by what they are for.
+    pub(crate) fn tool_suggester(&self) -> Option<Arc<dyn FindTools>> {
+        self.discovery.as_ref().map(KeptDiscovery::suggester)
     }
 
     /// Finds tools by what they are for, where that is wanted.

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_discovery::{
     Discovery, DiscoveryDeps, FactorScores, QUERY_CHARS_MAX, RetrieveFilter, RetrieveRequest,
+    Retrieved,
 };
 use toolbus_policy::LivePolicy;
 use toolbus_search::{EmbeddingConfig, FITTING_SIMILARITY, ToolIndex};
@@ -19,6 +20,7 @@ use toolbus_tools::{Registry, Scope};
 
 use crate::settings::Settings;
 use crate::state::KeptState;
+use crate::task_splitter::ModelSplitter;
 
 /// Most tools that a model is told of which looks for some.
 const FOUND_MAX: usize = 8;
@@ -55,11 +57,16 @@ impl KeptDiscovery {
             }
         };
 
+        let splitter = match settings.discovery.split_with_model {
+            true => ModelSplitter::connect(&settings.models, vault),
+            false => None,
+        };
         let deps = DiscoveryDeps {
             registry,
             policy: Arc::new(policy.clone()),
             index,
             store: state.map(|state| state.store().clone()),
+            splitter,
         };
         let config = settings.discovery.config(&settings.schedules.zone);
         Some(Self { discovery: Discovery::start_with(deps, config), stop, tasks })
@@ -73,6 +80,11 @@ impl KeptDiscovery {
     /// What finds tools for models that look for them.
     pub(crate) fn finder(&self) -> Arc<dyn FindTools> {
         Arc::new(ToolFinder(self.discovery.clone()))
+    }
+
+    /// What finds tools for what users say.
+    pub(crate) fn suggester(&self) -> Arc<dyn FindTools> {
+        Arc::new(ToolSuggester(self.discovery.clone()))
     }
 
     pub(crate) fn handle(&self) -> &Discovery {
@@ -94,27 +106,40 @@ struct ToolFinder(Discovery);
 impl FindTools for ToolFinder {
     fn find<'a>(&'a self, scope: &'a Scope, task: &'a str) -> BoxFuture<'a, Vec<Arc<ToolEntry>>> {
         Box::pin(async move {
-            let request = RetrieveRequest {
-                query: task.chars().take(QUERY_CHARS_MAX).collect(),
-                limit: FOUND_MAX,
-                filter: RetrieveFilter::default(),
-                source: "agent".into(),
-                debug: true,
-            };
-
-            match self.0.retrieve(scope, &request).await {
-                Ok(found) => {
-                    let fits =
-                        |factors: FactorScores| factors.similarity >= f64::from(FITTING_SIMILARITY);
-                    let fitting =
-                        found.tools.into_iter().filter(|tool| tool.factors.is_some_and(fits));
-                    fitting.map(|tool| tool.entry).collect()
-                }
-                // A query without a word finds nothing.
-                Err(_) => Vec::new(),
-            }
+            let found = self.0.retrieve(scope, &request_for(task)).await;
+            // A query without a word finds nothing.
+            found.map(fitting).unwrap_or_default()
         })
     }
+}
+
+/// Finds tools for what users say, of which discovery keeps nothing.
+struct ToolSuggester(Discovery);
+
+impl FindTools for ToolSuggester {
+    fn find<'a>(&'a self, scope: &'a Scope, said: &'a str) -> BoxFuture<'a, Vec<Arc<ToolEntry>>> {
+        Box::pin(async move {
+            let found = self.0.suggest(scope, &request_for(said)).await;
+            found.map(fitting).unwrap_or_default()
+        })
+    }
+}
+
+fn request_for(task: &str) -> RetrieveRequest {
+    RetrieveRequest {
+        query: task.chars().take(QUERY_CHARS_MAX).collect(),
+        limit: FOUND_MAX,
+        filter: RetrieveFilter::default(),
+        source: "agent".into(),
+        debug: true,
+    }
+}
+
+/// Those that are near enough to what they were looked for.
+fn fitting(found: Retrieved) -> Vec<Arc<ToolEntry>> {
+    let fits = |factors: FactorScores| factors.similarity >= f64::from(FITTING_SIMILARITY);
+    let fitting = found.tools.into_iter().filter(|tool| tool.factors.is_some_and(fits));
+    fitting.map(|tool| tool.entry).collect()
 }
 
 /// The file of vectors beside a store that is a file.

@@ -38,6 +38,7 @@ pub mod settings;
 mod state;
 pub mod subagent_settings;
 mod subagent_turns;
+mod task_splitter;
 mod terminal;
 mod terminal_text;
 pub mod tool_api_settings;
@@ -50,7 +51,7 @@ use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::arguments::ServiceArguments;
 use toolbus_runtime::service::{self, Exit, Program, Role};
 
-use arguments::{Arguments, Command, Serve};
+use arguments::{Arguments, Command, ConfigCommand, ConfigOptions, Serve};
 use policy_reload::SettingsSource;
 use settings::Settings;
 
@@ -79,8 +80,24 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         }
         return arguments::missing_command();
     };
-    if let Command::Serve(Serve { service: ServiceArguments { probe: true, .. }, .. }) = &command {
-        return service::probe::<Settings>(&program, &common, own);
+    match command {
+        Command::Serve(Serve { service: ServiceArguments { probe: true, .. }, .. }) => {
+            return service::probe::<Settings>(&program, &common, own);
+        }
+        // These do without the frame: they serve no health port, and mend settings that are wrong.
+        Command::Config(ConfigOptions { command: ConfigCommand::Set(options) }) => {
+            return command::set_config(options, &source);
+        }
+        Command::Config(ConfigOptions { command: ConfigCommand::Path }) => {
+            return command::print_config_path(&source);
+        }
+        Command::Config(ConfigOptions { command: ConfigCommand::Show }) => {
+            return service::print_config::<Settings>(&program, &common, own);
+        }
+        Command::Health(options) if !common.print_config => {
+            return command::check_health(options, &source);
+        }
+        _ => {}
     }
 
     service::run(&program, &common, own, |mut settings: Settings, context| {

@@ -7,12 +7,12 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::sleep;
-use toolbus_config::{Environment, Errors, Setting, SettingsFile, on_one_line};
+use toolbus_config::{Environment, Errors, Setting, on_one_line};
 use toolbus_policy::LivePolicy;
 use toolbus_runtime::arguments::CommonArguments;
 use toolbus_runtime::service::{self, Program, Shutdown};
@@ -47,10 +47,7 @@ impl SettingsSource {
     }
 
     fn file(&self) -> Option<PathBuf> {
-        match self.common.file(&Environment::of_process()) {
-            SettingsFile::None => None,
-            SettingsFile::Required { path, .. } | SettingsFile::IfPresent(path) => Some(path),
-        }
+        self.common.file(&Environment::of_process()).path().map(Path::to_owned)
     }
 }
 

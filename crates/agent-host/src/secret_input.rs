@@ -26,9 +26,21 @@ pub(crate) enum SecretInputError {
     TooLongToType,
 }
 
-/// Reads the secret. At a terminal it is asked for with this prompt. Dropped before it is read, it
-/// leaves the terminal as it was, and a thread that waits for a line.
+/// Reads the secret: all that is piped. At a terminal it is asked for with this prompt. Dropped
+/// before it is read, it leaves the terminal as it was, and a thread that waits for a line.
 pub(crate) async fn read(prompt: &str) -> Result<Zeroizing<String>, SecretInputError> {
+    read_by(prompt, read_piped).await
+}
+
+/// Reads one line, as one of several answers.
+pub(crate) async fn read_line(prompt: &str) -> Result<Zeroizing<String>, SecretInputError> {
+    read_by(prompt, read_piped_line).await
+}
+
+async fn read_by(
+    prompt: &str,
+    read_piped: fn() -> Result<Zeroizing<String>, SecretInputError>,
+) -> Result<Zeroizing<String>, SecretInputError> {
     if !io::stdin().is_terminal() {
         return run_blocking(read_piped).await;
     }
@@ -53,6 +65,13 @@ fn read_piped() -> Result<Zeroizing<String>, SecretInputError> {
     let most = VALUE_BYTES_MAX + LINE_END_BYTES_MAX + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(2 * most));
     io::stdin().lock().take(most as u64).read_to_end(&mut bytes)?;
+    value_of(&bytes)
+}
+
+fn read_piped_line() -> Result<Zeroizing<String>, SecretInputError> {
+    let most = VALUE_BYTES_MAX + LINE_END_BYTES_MAX + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(2 * most));
+    io::stdin().lock().take(most as u64).read_until(b'\n', &mut bytes)?;
     value_of(&bytes)
 }
 

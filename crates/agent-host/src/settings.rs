@@ -198,6 +198,10 @@ impl toolbus_config::Settings for Settings {
             let what = "tools are found by discovery: set discovery.enabled";
             mistakes.add("http.tool_api.enabled", what);
         }
+        if self.discovery.split_with_model && self.models.endpoints.is_empty() {
+            let what = "a model splits tasks: name one in the section models";
+            mistakes.add("discovery.split_with_model", what);
+        }
         toolkits::check(self, mistakes);
         self.vault.check(mistakes);
 

@@ -208,7 +208,7 @@ impl Agent {
         let _serving = self.people.begin(&context.scope);
         let turn = async {
             let mut turn = self.open_turn(&context).await?;
-            let hint = self.deps.context.hint(&said.text);
+            let hint = self.deps.context.hint(&context.scope, &said.text).await;
             let report = turn.say(said, hint).await;
             turn.close().await;
             report

@@ -1,13 +1,26 @@
 //! What a model is told beside the session: who it is, which tools there are and how to use them.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::timeout;
 use toolbus_models::message::Message;
 use toolbus_models::request::ModelRequest;
 use toolbus_search::KnownServices;
+use toolbus_tools::tool_search::FindTools;
 use toolbus_tools::{Invoker, Scope};
 
 use crate::tool_lists::{DEFINITIONS_BYTES_DEFAULT, ToolLists};
+
+/// How long the tools of a turn's hint are looked for: a turn begins without them then.
+const HINT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Tools of a hint: it is part of every turn.
+const HINT_TOOLS_MAX: usize = 5;
+/// Longest description in a hint, in characters.
+const HINT_DESCRIPTION_CHARS_MAX: usize = 160;
+/// Most of a hint that tools take, in bytes.
+const HINT_TOOLS_BYTES_MAX: usize = 2 << 10;
 
 /// Builds requests of a model.
 pub struct ContextBuilder {
@@ -15,7 +28,13 @@ pub struct ContextBuilder {
     tools: ToolLists,
     /// What a turn's hint is searched in.
     services: KnownServices,
+    /// Finds the tools of a turn's hint.
+    finder: Option<Arc<dyn FindTools>>,
 }
+
+/// What the tools of a hint stand below.
+const TOOLS_HINT: &str = "Potentially relevant tools for this request (tool_search shows those \
+                          that are not listed):";
 
 impl ContextBuilder {
     /// A builder that says this of the agent.
@@ -23,7 +42,7 @@ impl ContextBuilder {
     pub fn new(system: impl Into<Arc<str>>) -> Self {
         let services = KnownServices::default();
         let tools = ToolLists::new(DEFINITIONS_BYTES_DEFAULT);
-        Self { system: system.into(), tools, services }
+        Self { system: system.into(), tools, services, finder: None }
     }
 
     /// The same, which leaves tools out whose definitions are beyond so many bytes, until they were
@@ -39,10 +58,39 @@ impl ContextBuilder {
         Self { services, ..self }
     }
 
-    /// What a turn is told beside what the user says: the services that fit it best.
+    /// The same, which hints at the tools that this finds for what a user says.
     #[must_use]
-    pub fn hint(&self, said: &str) -> Option<String> {
-        self.services.hint(said)
+    pub fn with_tool_finder(self, finder: Option<Arc<dyn FindTools>>) -> Self {
+        Self { finder, ..self }
+    }
+
+    /// What a turn is told beside what the user says: the services that fit it best, and with a
+    /// finder the few tools of those that the caller may use.
+    pub async fn hint(&self, scope: &Scope, said: &str) -> Option<String> {
+        let services = self.services.hint(said);
+        let tools = self.hint_at_tools(scope, said).await;
+        let hints: Vec<_> = [services, tools].into_iter().flatten().collect();
+        (!hints.is_empty()).then(|| hints.join("\n\n"))
+    }
+
+    async fn hint_at_tools(&self, scope: &Scope, said: &str) -> Option<String> {
+        let finder = self.finder.as_ref()?;
+        let found = timeout(HINT_TIMEOUT, finder.find(scope, said)).await.unwrap_or_default();
+
+        let mut text = String::new();
+        for entry in found.iter().take(HINT_TOOLS_MAX) {
+            let tool = &entry.tool;
+            let mut line = format!("\n- {}", tool.name);
+            let about = single_line(&tool.description);
+            if !about.is_empty() {
+                let _ = write!(line, ": {about}");
+            }
+            if text.len() + line.len() > HINT_TOOLS_BYTES_MAX {
+                break;
+            }
+            text.push_str(&line);
+        }
+        (!text.is_empty()).then(|| format!("{TOOLS_HINT}{text}"))
     }
 
     /// A request with these messages, with the tools that a scope may see or without any.
@@ -67,3 +115,16 @@ impl ContextBuilder {
         }
     }
 }
+
+/// The beginning of a text in one line, without what cannot be seen.
+fn single_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(HINT_DESCRIPTION_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,13 @@ pub enum SettingsFile {
     },
     /// This one where it is there.
     IfPresent(PathBuf),
+    /// This one, as if it held this text.
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// Its text.
+        text: String,
+    },
 }
 
 /// Reads the file's entries; every syntax error is reported, and a file with any has no entries.
@@ -39,6 +46,7 @@ pub(super) fn read(file: &SettingsFile, mistakes: &mut Vec<Mistake>) -> Vec<Entr
         SettingsFile::None => return Vec::new(),
         SettingsFile::Required { path, named_by } => (path, Some(*named_by)),
         SettingsFile::IfPresent(path) => (path, None),
+        SettingsFile::Changed { path, text } => return parse(path, text, mistakes),
     };
 
     match text_of(path) {
@@ -63,6 +71,34 @@ fn text_of(path: &FilePath) -> std::io::Result<String> {
         return Err(std::io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
     }
     Ok(text)
+}
+
+impl SettingsFile {
+    /// Where it is, where there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&FilePath> {
+        match self {
+            Self::None => None,
+            Self::Required { path, .. } | Self::IfPresent(path) | Self::Changed { path, .. } => {
+                Some(path)
+            }
+        }
+    }
+
+    /// What it holds. A file that is not there holds nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is too large.
+    pub fn read_text(&self) -> std::io::Result<String> {
+        match self {
+            Self::None => Ok(String::new()),
+            Self::Changed { text, .. } => Ok(text.clone()),
+            Self::Required { path, .. } | Self::IfPresent(path) => match text_of(path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+                read => read,
+            },
+        }
+    }
 }
 
 fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {

@@ -9,6 +9,7 @@
 //! Reading is a function of its [`Sources`]: nothing here looks at the process or keeps a static.
 //! It runs before logs exist, so it logs nothing; warnings are handed back.
 
+mod edit;
 mod environment;
 pub mod error_chain;
 mod file;
@@ -30,6 +31,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use edit::{EditError, Edited, set_value};
 pub use environment::{Alias, Environment, PREFIX, Setting};
 pub use error_chain::on_one_line;
 pub use file::SettingsFile;

@@ -73,6 +73,23 @@ impl Errors {
     }
 }
 
+impl Errors {
+    /// Those at this key, at a part of it, or at what it is a part of.
+    #[must_use]
+    pub fn at(&self, key: &str) -> Option<Self> {
+        let is_below = |inner: &str, outer: &str| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let mistakes = self.0.iter();
+        let found: Vec<_> = mistakes
+            .filter(|mistake| is_below(&mistake.place, key) || is_below(key, &mistake.place))
+            .cloned()
+            .collect();
+        (!found.is_empty()).then_some(Self(found))
+    }
+}
+
 impl fmt::Display for Errors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
@@ -189,6 +206,11 @@ pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
         .filter(|(similarity, _)| *similarity > 0.65)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, candidate)| candidate)
+}
+
+/// What is wrong with a key that a table of this schema does not have.
+pub(super) fn describe_unknown_key(node: &Value, key: &str) -> String {
+    Described { node, value: &Value::Null }.unknown_key(key)
 }
 
 /// A value and what the schema says of it.

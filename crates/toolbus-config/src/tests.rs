@@ -1,5 +1,6 @@
 //! Layers, precedence, messages, masks and pages of a settings struct that has one of everything.
 
+mod editing;
 mod variants;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_search::ToolIndex;
 use toolbus_store::{Error, LazyStore};
+use toolbus_tools::id::ToolId;
 use toolbus_tools::observe::Observe;
 use toolbus_tools::policy::Policy;
 use toolbus_tools::{Registry, Scope};
@@ -22,10 +23,13 @@ use crate::definition::DefinitionProblem;
 use crate::events::{ExecutionEvent, QueryEvent};
 use crate::keeper::{EXECUTIONS, Keeper, QUERIES};
 use crate::learned::Learned;
+use crate::lifecycle::Lifecycle;
+use crate::lifecycle_watch::{self, LifecycleChange, LifecycleCounts, Lifecycles};
 use crate::metrics::DiscoveryMetrics;
 use crate::recorder::{Learner, RECENT_EVENTS_MAX, RecentEvents, Recorder};
 use crate::request::{RetrieveError, RetrieveRequest, Retrieved};
 use crate::rows;
+use crate::splitting::{SplitTask, TaskSplits};
 use crate::targets::{MissReporter, TargetMiss, misses};
 
 /// How long changes of the registry are collected, so that many at once are one update.
@@ -48,6 +52,8 @@ pub struct DiscoveryDeps {
     /// Keeps what was learned; it knows [`MIGRATIONS`](crate::MIGRATIONS). `None`: it is forgotten
     /// with the process.
     pub store: Option<LazyStore>,
+    /// Splits tasks of several steps. `None`: the rule of the index does.
+    pub splitter: Option<Arc<dyn SplitTask>>,
 }
 
 /// The catalogue of tools. Clones are the same. Close it before the store.
@@ -67,6 +73,8 @@ pub struct DiscoveryState {
     pub discoverable: usize,
     /// Whether the index knows all that is registered.
     pub is_current: bool,
+    /// How many tools are in which state of their lives, as of a moment ago.
+    pub lifecycles: LifecycleCounts,
     /// Calls that were learned from, in this process.
     pub learned_calls: u64,
     /// Calls and queries that were not learned from, because too many came at once.
@@ -84,7 +92,9 @@ pub(crate) struct Inner {
     pub(crate) recorder: Arc<Recorder>,
     events: Arc<Mutex<RecentEvents>>,
     pub(crate) metrics: Arc<DiscoveryMetrics>,
-    revision: watch::Sender<u64>,
+    pub(crate) splits: Option<TaskSplits>,
+    pub(crate) lifecycles: Mutex<Lifecycles>,
+    pub(crate) revision: watch::Sender<u64>,
 }
 
 struct Tasks {
@@ -139,6 +149,8 @@ impl Discovery {
             is_failing: false,
         });
         let inner = Arc::new(Inner {
+            splits: deps.splitter.clone().map(TaskSplits::new),
+            lifecycles: Mutex::default(),
             cache: Mutex::new(AnswerCache::new(config.limits.clone())),
             deps,
             config,
@@ -152,9 +164,11 @@ impl Discovery {
         });
 
         inner.follow();
+        inner.observe_lifecycles();
         let tracker = TaskTracker::new();
         tracker.spawn(follow_registry(Arc::clone(&inner), stop.clone()));
         tracker.spawn(watch_targets(Arc::clone(&inner), stop.clone()));
+        tracker.spawn(lifecycle_watch::watch(Arc::clone(&inner), stop.clone()));
         tracker.spawn(async move {
             learner.run().await;
             is_learned.cancel();
@@ -175,6 +189,18 @@ impl Discovery {
         request: &RetrieveRequest,
     ) -> Result<Retrieved, RetrieveError> {
         self.inner.retrieve(scope, request).await
+    }
+
+    /// The same, of which no event is kept: for what somebody said who has not asked for tools.
+    ///
+    /// # Errors
+    /// When the request is not well-formed.
+    pub async fn suggest(
+        &self,
+        scope: &Scope,
+        request: &RetrieveRequest,
+    ) -> Result<Retrieved, RetrieveError> {
+        self.inner.find(scope, request).await.map(|(retrieved, _)| retrieved)
     }
 
     /// What hears of calls, to learn from them.
@@ -198,9 +224,25 @@ impl Discovery {
             registered: snapshot.tools().len(),
             discoverable: catalogue.tools.len(),
             is_current: catalogue.registry_revision == snapshot.revision(),
+            lifecycles: self.inner.lifecycles.lock().counts(),
             learned_calls: self.inner.learned.read().told(),
             dropped: self.inner.recorder.dropped.load(Ordering::Relaxed),
         }
+    }
+
+    /// Where a tool is in its life; for whoever operates the fleet.
+    #[must_use]
+    pub fn lifecycle(&self, tool: &ToolId) -> Lifecycle {
+        let is_indexed = self.inner.catalogue().find(tool).is_some();
+        let now_ms = self.inner.config.clock.now_ms();
+        self.inner.learned.read().lifecycle(tool, is_indexed, now_ms)
+    }
+
+    /// The last tools that came into another state of their lives, the newest first; for whoever
+    /// operates the fleet.
+    #[must_use]
+    pub fn lifecycle_changes(&self) -> Vec<LifecycleChange> {
+        self.inner.lifecycles.lock().changes()
     }
 
     /// Why tools that a scope may see cannot be found.

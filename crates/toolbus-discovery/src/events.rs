@@ -19,9 +19,11 @@ pub struct ExecutionEvent {
     pub duration_ms: u64,
     /// `success`, `error` or `timeout`.
     pub status: String,
-    /// Tokens of the arguments. `None`: nobody has counted them.
+    /// About how many tokens the arguments are, by the length of their JSON. `None`: it is not
+    /// known.
     pub input_tokens: Option<u64>,
-    /// Tokens of the result. `None`: nobody has counted them.
+    /// About how many tokens the text is that a model is given of the result, by its length.
+    /// `None`: there is no result.
     pub output_tokens: Option<u64>,
     /// The code of the error.
     pub error: Option<String>,

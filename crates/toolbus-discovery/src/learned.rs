@@ -13,6 +13,7 @@ use toolbus_tools::id::ToolId;
 use crate::config::DiscoveryLimits;
 use crate::events::split_id;
 use crate::ledger::{Ledger, Totals};
+use crate::lifecycle::{Lifecycle, LifecycleFacts};
 use crate::ranking::UserHistory;
 use crate::statistics::{Statistics, use_weight};
 use crate::verdict::Verdict;
@@ -247,6 +248,17 @@ impl Learned {
             periods.filter_map(|period| self.tools.total(&ToolKey { tool: tool.clone(), period }));
         let last = totals.map(|total| total.last_used_ms).max().filter(|ms| *ms > 0)?;
         Some(since(last, now_ms))
+    }
+
+    /// Where a tool is in its life.
+    pub(crate) fn lifecycle(&self, tool: &ToolId, is_indexed: bool, now_ms: i64) -> Lifecycle {
+        let known = self.statistics(tool, now_ms);
+        Lifecycle::of(&LifecycleFacts {
+            is_indexed,
+            last_used: self.last_used(tool, now_ms),
+            runs: known.runs(),
+            success_rate: known.success_rate(),
+        })
     }
 
     /// What a principal has done with a tool lately.

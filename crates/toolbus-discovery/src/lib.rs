@@ -18,6 +18,7 @@ mod keeper;
 mod learned;
 mod ledger;
 mod lifecycle;
+mod lifecycle_watch;
 mod listing;
 pub mod metrics;
 mod query_text;
@@ -26,6 +27,7 @@ mod recorder;
 mod request;
 mod retrieval;
 mod rows;
+mod splitting;
 mod statistics;
 mod tables;
 mod targets;
@@ -37,13 +39,15 @@ pub use definition::DefinitionProblem;
 pub use discovery::{Discovery, DiscoveryDeps, DiscoveryState};
 pub use events::{ExecutionEvent, QueryEvent, split_id};
 pub use lifecycle::{Lifecycle, LifecycleFacts, UNUSED_INTERVAL};
+pub use lifecycle_watch::{LifecycleChange, LifecycleCounts};
 pub use listing::{
-    DescribeError, LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX, ListRequest, Listed, ListedTool,
-    ToolStatistics,
+    CANDIDATES_MAX, DescribeError, LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX, ListRequest, Listed,
+    ListedTool, ToolStatistics, and_more,
 };
 pub use request::{
     FactorScores, LIMIT_DEFAULT, LIMIT_MAX, QUERY_CHARS_MAX, RetrieveError, RetrieveFilter,
     RetrieveRequest, Retrieved, RetrievedTool,
 };
+pub use splitting::{SPLIT_TIMEOUT, STEP_CHARS_MAX, SplitTask};
 pub use tables::MIGRATIONS;
 pub use targets::{Target, TargetMiss};

@@ -36,6 +36,10 @@ pub struct LifecycleFacts {
 }
 
 impl Lifecycle {
+    /// Every state.
+    pub const ALL: [Self; 4] =
+        [Self::Registered, Self::Discoverable, Self::Optimized, Self::NotRecommended];
+
     /// The state that follows from this.
     #[must_use]
     pub fn of(facts: &LifecycleFacts) -> Self {

@@ -11,7 +11,7 @@ use crate::catalogue::CatalogueTool;
 use crate::category::Category;
 use crate::discovery::Discovery;
 use crate::ledger::Totals as _;
-use crate::lifecycle::{Lifecycle, LifecycleFacts};
+use crate::lifecycle::Lifecycle;
 use crate::ranking;
 use crate::request::RetrieveError;
 use crate::retrieval::percentile;
@@ -20,6 +20,8 @@ use crate::retrieval::percentile;
 pub const LIST_LIMIT_DEFAULT: usize = 20;
 /// How many tools are listed at most.
 pub const LIST_LIMIT_MAX: usize = 100;
+/// Most tools that are named of those that have one name.
+pub const CANDIDATES_MAX: usize = 20;
 /// Most tools that are named beside one that they are used after.
 const USED_AFTER_MAX: usize = 10;
 
@@ -68,10 +70,16 @@ pub enum DescribeError {
     #[error("there is no such tool")]
     NotFound,
     /// Several have it.
-    #[error("several servers have a tool of this name: {}", candidates.join(", "))]
+    #[error(
+        "several servers have a tool of this name: {}{}",
+        candidates.join(", "),
+        and_more(*more)
+    )]
     Ambiguous {
-        /// Each of them, as `server/name`.
+        /// The first of them, as `server/name`: [`CANDIDATES_MAX`] at most.
         candidates: Vec<String>,
+        /// How many there are beside.
+        more: usize,
     },
 }
 
@@ -97,6 +105,12 @@ pub struct ToolStatistics {
     pub last_used: Option<Duration>,
     /// Tools that were used after it, with how often.
     pub used_before: Vec<(ToolId, u64)>,
+}
+
+/// What is said of the tools of a name that are not named.
+#[must_use]
+pub fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" and {more} more") }
 }
 
 impl Default for ListRequest {
@@ -161,7 +175,9 @@ impl Discovery {
                 let address = |tool: &&CatalogueTool| format!("{}/{}", tool.server, tool.name);
                 let mut candidates: Vec<_> = found.iter().map(address).collect();
                 candidates.sort();
-                Err(DescribeError::Ambiguous { candidates })
+                let more = candidates.len().saturating_sub(CANDIDATES_MAX);
+                candidates.truncate(CANDIDATES_MAX);
+                Err(DescribeError::Ambiguous { candidates, more })
             }
         }
     }
@@ -219,19 +235,12 @@ impl Discovery {
     fn listed(&self, tool: &CatalogueTool) -> ListedTool {
         let now_ms = self.inner.config.clock.now_ms();
         let learned = self.inner.learned.read();
-        let known = learned.statistics(tool.id(), now_ms);
-        let facts = LifecycleFacts {
-            is_indexed: true,
-            last_used: learned.last_used(tool.id(), now_ms),
-            runs: known.runs(),
-            success_rate: known.success_rate(),
-        };
         ListedTool {
             entry: Arc::clone(&tool.entry),
             server: Arc::clone(&tool.server),
             name: Arc::clone(&tool.name),
             category: tool.category,
-            lifecycle: Lifecycle::of(&facts),
+            lifecycle: learned.lifecycle(tool.id(), true, now_ms),
         }
     }
 }

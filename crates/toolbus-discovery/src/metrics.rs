@@ -6,10 +6,13 @@ use opentelemetry::metrics::{Counter, Histogram, Meter};
 use opentelemetry::{KeyValue, global};
 use toolbus_telemetry::{Kind, Metric};
 
+use crate::lifecycle::Lifecycle;
+
 /// The name of the meter, which is the scope of these metrics.
 const METER: &str = "toolbus.discovery";
 
 const RESULT: &str = "toolbus.discovery.result";
+const STATE: &str = "toolbus.discovery.lifecycle";
 
 /// Bounds in milliseconds: from an answer that is known to a search of many tools by a model.
 const MILLISECONDS: &[f64] =
@@ -39,8 +42,17 @@ const EVENTS: Metric = Metric {
     attributes: &[RESULT],
 };
 
+const LIFECYCLE_CHANGES: Metric = Metric {
+    name: "toolbus.discovery.lifecycle.changes",
+    kind: Kind::Counter,
+    unit: "{tool}",
+    description: "Tools that came into a state of their lives: `registered`, `discoverable`, \
+                  `optimized`, or `available, not recommended`",
+    attributes: &[STATE],
+};
+
 /// Every metric of this crate.
-pub const METRICS: &[Metric] = &[DURATION, UPDATES, EVENTS];
+pub const METRICS: &[Metric] = &[DURATION, UPDATES, EVENTS, LIFECYCLE_CHANGES];
 
 /// The instruments of discovery. Create it after telemetry has started.
 #[derive(Debug)]
@@ -48,6 +60,7 @@ pub(crate) struct DiscoveryMetrics {
     duration: Histogram<f64>,
     updates: Counter<u64>,
     events: Counter<u64>,
+    lifecycle_changes: Counter<u64>,
 }
 
 impl DiscoveryMetrics {
@@ -60,6 +73,7 @@ impl DiscoveryMetrics {
             duration: DURATION.histogram(meter),
             updates: UPDATES.counter(meter),
             events: EVENTS.counter(meter),
+            lifecycle_changes: LIFECYCLE_CHANGES.counter(meter),
         }
     }
 
@@ -72,6 +86,12 @@ impl DiscoveryMetrics {
             if count > 0 {
                 self.updates.add(count as u64, &[KeyValue::new(RESULT, result)]);
             }
+        }
+    }
+
+    pub(crate) fn count_lifecycle_changes(&self, state: Lifecycle, count: usize) {
+        if count > 0 {
+            self.lifecycle_changes.add(count as u64, &[KeyValue::new(STATE, state.as_str())]);
         }
     }
 

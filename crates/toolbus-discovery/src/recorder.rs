@@ -13,6 +13,7 @@ use toolbus_policy::principal_text;
 use toolbus_tools::id::{CallId, RunId, SERVER_PROVIDER_PREFIX, ToolId};
 use toolbus_tools::observe::{CallEvent, CallEventKind, CallRecord, Observe};
 use toolbus_tools::scope::Proof;
+use toolbus_tools::tokens;
 use toolbus_tools::{Principal, Registry, Scope};
 use toolbus_wire::Execution;
 
@@ -146,8 +147,8 @@ impl Recorder {
             timestamp: timestamp(at_ms),
             duration_ms: u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
             status: status_of(verdict).to_owned(),
-            input_tokens: None,
-            output_tokens: None,
+            input_tokens: record.input_bytes.map(tokens::estimate),
+            output_tokens: record.output_bytes.map(tokens::estimate),
             // A peer may send any text as its code.
             error: record.error.as_ref().map(|code| code.label().to_owned()),
         };

@@ -65,6 +65,19 @@ impl Inner {
         scope: &Scope,
         request: &RetrieveRequest,
     ) -> Result<Retrieved, RetrieveError> {
+        let (retrieved, event) = self.find(scope, request).await?;
+        if let Some(event) = event {
+            self.recorder.record_query(event);
+        }
+        Ok(retrieved)
+    }
+
+    /// The same, with the event of the query, which nobody keeps yet.
+    pub(crate) async fn find(
+        &self,
+        scope: &Scope,
+        request: &RetrieveRequest,
+    ) -> Result<(Retrieved, Option<QueryEvent>), RetrieveError> {
         let began = Instant::now();
         let query = check(request)
             .inspect_err(|_| self.metrics.record_query("invalid", began.elapsed()))?;
@@ -85,10 +98,10 @@ impl Inner {
             }
         };
 
-        self.record(&asking, &answer);
+        let event = query_event(&asking, &answer);
         let took = began.elapsed();
         self.metrics.record_query(result, took);
-        Ok(Retrieved { took, ..answer.answer.clone() })
+        Ok((Retrieved { took, ..answer.answer.clone() }, event))
     }
 
     /// Finds out who asks, and all that the answer depends on.
@@ -164,7 +177,15 @@ impl Inner {
     async fn answer(&self, asking: &Asking<'_>) -> CachedAnswer {
         let catalogue = &asking.catalogue;
         let allows = |id: &ToolId| catalogue.place(id).is_some_and(|place| asking.wanted[place]);
-        let found = self.deps.index.search(&asking.query, CANDIDATES_MAX, &allows).await;
+        let index = &self.deps.index;
+        let found = match &self.splits {
+            None => index.search(&asking.query, CANDIDATES_MAX, &allows).await,
+            Some(splits) => {
+                // As it was written: without its marks a task cannot be split.
+                let steps = splits.split(&asking.request.query).await;
+                index.search_steps(&steps, CANDIDATES_MAX, &allows).await
+            }
+        };
 
         let mut ranked = Vec::with_capacity(found.found.len());
         {
@@ -229,24 +250,22 @@ impl Inner {
         let servers = if fitting.is_empty() { known } else { fitting };
         servers.iter().take(RECOMMENDED_MAX).map(|server| server.name.clone()).collect()
     }
+}
 
-    /// Records a query of somebody who is known.
-    fn record(&self, asking: &Asking<'_>, answer: &CachedAnswer) {
-        if asking.principal.is_none() {
-            return;
-        }
-        let selected = answer.answer.tools.iter();
-        self.recorder.record_query(QueryEvent {
-            id: new_id(),
-            user_id: principal_text(&asking.scope.principal),
-            query: without_controls(&asking.request.query, QUERY_CHARS_MAX),
-            source: without_controls(&asking.request.source, NAME_CHARS_MAX),
-            selected_tools: selected.map(|tool| tool.entry.id.to_string()).collect(),
-            retrieved_tools: answer.retrieved.to_vec(),
-            scores: serde_json::Value::clone(&answer.scores),
-            created_at: timestamp(asking.now_ms),
-        });
-    }
+/// The event of a query of somebody who is known.
+fn query_event(asking: &Asking<'_>, answer: &CachedAnswer) -> Option<QueryEvent> {
+    asking.principal.as_ref()?;
+    let selected = answer.answer.tools.iter();
+    Some(QueryEvent {
+        id: new_id(),
+        user_id: principal_text(&asking.scope.principal),
+        query: without_controls(&asking.request.query, QUERY_CHARS_MAX),
+        source: without_controls(&asking.request.source, NAME_CHARS_MAX),
+        selected_tools: selected.map(|tool| tool.entry.id.to_string()).collect(),
+        retrieved_tools: answer.retrieved.to_vec(),
+        scores: serde_json::Value::clone(&answer.scores),
+        created_at: timestamp(asking.now_ms),
+    })
 }
 
 impl Asking<'_> {

@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use probe::{ProbeError, probe};
+pub use probe::{ProbeError, Readiness, ask_readiness, probe};
 pub use server::{Error, HealthServer, serve};
 
 /// Longest reason that is kept, in characters.

@@ -36,7 +36,9 @@ use crate::telemetry::{self, Identity, Telemetry};
 use toolbus_config::shared_settings::{
     HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
 };
-use toolbus_config::{Alias, Environment, Errors, Loaded, Origin, Setting, Settings, Sources};
+use toolbus_config::{
+    Alias, Environment, Errors, Loaded, Origin, Setting, Settings, SettingsFile, Sources,
+};
 
 pub use shutdown::Shutdown;
 use supervise::{Ended, FailureFormat, OsSignals, Supervisor};
@@ -265,16 +267,42 @@ pub fn configure<S: ServiceSettings>(
     own: Vec<Setting>,
     environment: &Environment,
 ) -> Result<Loaded<S>, Errors> {
+    configure_with(program, arguments.file(environment), of_arguments(arguments, own), environment)
+}
+
+/// What a program's arguments set.
+fn of_arguments(arguments: &CommonArguments, own: Vec<Setting>) -> Vec<Setting> {
     let mut all = arguments.settings();
     all.extend(own);
+    all
+}
 
+/// Reads the same settings with `file` in the place of the program's own.
+///
+/// # Errors
+/// With every mistake of any of them.
+pub fn configure_file<S: ServiceSettings>(
+    program: &Program,
+    arguments: &CommonArguments,
+    own: Vec<Setting>,
+    file: SettingsFile,
+) -> Result<Loaded<S>, Errors> {
+    configure_with(program, file, of_arguments(arguments, own), &Environment::of_process())
+}
+
+fn configure_with<S: ServiceSettings>(
+    program: &Program,
+    file: SettingsFile,
+    arguments: Vec<Setting>,
+    environment: &Environment,
+) -> Result<Loaded<S>, Errors> {
     let aliases = [SHARED_ALIASES, program.aliases].concat();
     let loaded = toolbus_config::load::<S>(Sources {
-        file: arguments.file(environment),
+        file,
         aliases: &aliases,
         derived: toolbus_config::shared_settings::rabbitmq_url(environment).into_iter().collect(),
         environment,
-        arguments: all,
+        arguments,
     });
 
     match loaded {

@@ -23,5 +23,5 @@ pub use services::{Ability, KnownServices, SERVICES_MAX, Service, ServiceIndex, 
 pub use tool::{NAME, guide, register};
 pub use tool_index::{
     Candidate, Candidates, DIMENSIONS_MAX, Embedding, EmbeddingConfig, FITTING_SIMILARITY,
-    TOOLS_MAX, ToolDocument, ToolIndex, split_task,
+    STEPS_MAX, TOOLS_MAX, ToolDocument, ToolIndex, split_task,
 };

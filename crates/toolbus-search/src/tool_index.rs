@@ -28,6 +28,7 @@ use self::embedding::Model;
 pub use self::embedding::{Embedding, EmbeddingConfig};
 use self::ranking::Step;
 use self::segment::{Places, Snapshot};
+pub use self::steps::STEPS_MAX;
 pub(crate) use self::vectors::Compact;
 pub use self::vectors::DIMENSIONS_MAX;
 use crate::embed::Embed;
@@ -200,8 +201,19 @@ impl ToolIndex {
         most: usize,
         allows: &(dyn Fn(&ToolId) -> bool + Sync),
     ) -> Candidates {
-        let task = text::clean(query, QUERY_BYTES_MAX);
-        let texts = steps::split(&task);
+        self.search_steps(&split_task(query), most, allows).await
+    }
+
+    /// The tools nearest to any of these steps of a task, among those that are allowed. Of more
+    /// than [`STEPS_MAX`] steps the first are searched for.
+    pub async fn search_steps(
+        &self,
+        task: &[String],
+        most: usize,
+        allows: &(dyn Fn(&ToolId) -> bool + Sync),
+    ) -> Candidates {
+        let task = task.iter().take(STEPS_MAX);
+        let texts: Vec<_> = task.map(|step| text::clean(step, QUERY_BYTES_MAX)).collect();
         let mut vectors = match &self.shared.model {
             Some(model) => model.embed_query(&texts).await,
             None => None,

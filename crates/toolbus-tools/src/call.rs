@@ -118,6 +118,19 @@ impl Output {
         Cow::Owned(parts.join("\n"))
     }
 
+    /// How long that text is, in bytes; where an MCP server's result is whole, that of its JSON.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        if let Some(whole) = &self.mcp {
+            return whole.text().len();
+        }
+        if let Some(content) = &self.content {
+            return content.len();
+        }
+        let breaks = self.blocks.len().saturating_sub(1);
+        self.blocks.iter().map(|block| block.to_text().len()).sum::<usize>() + breaks
+    }
+
     /// Text that says what went wrong.
     #[must_use]
     pub fn error(content: impl Into<String>) -> Self {

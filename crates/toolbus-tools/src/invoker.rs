@@ -138,7 +138,7 @@ impl Invoker {
         let found = self.find_out(&call, recording).inspect_err(|_| {
             recording.record_arguments(|| {
                 let asked = call.arguments.clone().object().ok()?;
-                Some(ArgumentsDigest::of(&Value::Object(asked)))
+                Some(ArgumentsDigest::measure(&Value::Object(asked)))
             });
         });
         let (entry, subject, arguments) = found?;
@@ -147,7 +147,7 @@ impl Invoker {
         let mut passage = Passage::new(call, Some(Arc::clone(&entry)), subject, arguments);
         let passed = self.pass_gates(&mut passage, recording).await;
         // Only now: whoever approves a call may have changed them.
-        recording.record_arguments(|| Some(ArgumentsDigest::of(&passage.arguments)));
+        recording.record_arguments(|| Some(ArgumentsDigest::measure(&passage.arguments)));
         *held = passage.take_held();
         passed?;
 

@@ -30,6 +30,7 @@ pub mod scope;
 mod search_text;
 mod secret_finder;
 pub mod subject;
+pub mod tokens;
 pub mod tool;
 pub mod tool_kind;
 pub mod tool_search;

@@ -55,6 +55,10 @@ pub struct CallRecord {
     /// Its arguments: those that its tool was run with, else those that it came with. `None` where
     /// those are no JSON object, and for a read.
     pub arguments: Option<ArgumentsDigest>,
+    /// How long those arguments are as JSON text, in bytes.
+    pub input_bytes: Option<usize>,
+    /// How long the text is that a model is given of the output, in bytes; of an error, none.
+    pub output_bytes: Option<usize>,
     /// How it ended, in one word.
     pub status: CallStatus,
     /// Why it failed. `None`: it has an output.
@@ -122,10 +126,16 @@ impl ArgumentsDigest {
     /// The digest of these arguments.
     #[must_use]
     pub fn of(arguments: &Value) -> Self {
-        let digest = Sha256::digest(canonical_text(arguments));
+        Self::measure(arguments).0
+    }
+
+    /// The same, and how long the text is that it is made of, in bytes.
+    pub(crate) fn measure(arguments: &Value) -> (Self, usize) {
+        let text = canonical_text(arguments);
+        let digest = Sha256::digest(&text);
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
-        Self(first)
+        (Self(first), text.len())
     }
 }
 

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use toolbus::InstanceId;
+use toolbus_discovery::{DiscoveryState, LifecycleCounts};
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
@@ -116,6 +118,24 @@ async fn close_agent(agent: Option<AgentServer>, http: Option<HttpListener>, gra
     futures_util::future::join(agent, http).await;
 }
 
+/// What `/status` tells of the tools that can be found.
+fn describe_discovery(state: &DiscoveryState) -> Value {
+    let LifecycleCounts { registered, discoverable, optimized, not_recommended } = state.lifecycles;
+    json!({
+        "registered": state.registered,
+        "discoverable": state.discoverable,
+        "isCurrent": state.is_current,
+        "learnedCalls": state.learned_calls,
+        "dropped": state.dropped,
+        "lifecycle": {
+            "registered": registered,
+            "discoverable": discoverable,
+            "optimized": optimized,
+            "notRecommended": not_recommended,
+        },
+    })
+}
+
 /// Where others reach it.
 struct Ports {
     face: Option<SocketAddr>,
@@ -128,6 +148,7 @@ fn set_status(context: &Context, fleet: &Fleet, ports: Ports) {
     let policy = fleet.policy().clone();
     let scripts_memory = fleet.scripts_memory();
     let state = fleet.state().map(KeptState::describe);
+    let discovery = fleet.discovery().cloned();
     context.health.describe(move || {
         let tools: Vec<_> =
             toolbus.tools().tools().iter().map(|entry| entry.tool.name.clone()).collect();
@@ -136,19 +157,21 @@ fn set_status(context: &Context, fleet: &Fleet, ports: Ports) {
         let servers = servers.iter().map(|server| server.server_name.clone());
         let servers: Vec<_> = servers.filter(|server| !away.contains(server)).collect();
 
-        let mut status =
-            serde_json::json!({"agent": toolbus.name(), "tools": tools, "mcpServers": servers});
+        let mut status = json!({"agent": toolbus.name(), "tools": tools, "mcpServers": servers});
         let book = policy.book();
         status["policy"] =
-            serde_json::json!({"revision": book.revision().as_str(), "rules": book.rule_count()});
+            json!({"revision": book.revision().as_str(), "rules": book.rule_count()});
         if !away.is_empty() {
             status["mcpServersAway"] = away.into();
         }
         if let Some(memory) = scripts_memory {
-            status["scripts"] = serde_json::json!({"memory": memory});
+            status["scripts"] = json!({"memory": memory});
         }
         if let Some(state) = &state {
             status["state"] = state.clone();
+        }
+        if let Some(discovery) = &discovery {
+            status["discovery"] = describe_discovery(&discovery.state());
         }
         if let Some(face) = ports.face {
             status["mcpFace"] = face.to_string().into();

@@ -1,9 +1,9 @@
 //! `tools`: what there is.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use serde_json::{Value, json};
-use toolbus::Toolbus;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::message::mcp::McpServerSummary;
 
@@ -21,9 +21,9 @@ pub(super) async fn run(
     one_shot.wait_for_servers(NeededServers::All, CONNECT_TIMEOUT).await;
     let servers = one_shot.toolbus().directory().servers();
     let text = if options.json {
-        as_json(one_shot.toolbus(), &servers)?
+        as_json(&one_shot, &servers)?
     } else {
-        let text = as_text(one_shot.toolbus(), &servers);
+        let text = as_text(&one_shot, &servers);
         // Names, descriptions and reasons are the servers' own words.
         terminal_text::for_stream(&text, &std::io::stdout()).into_owned()
     };
@@ -35,14 +35,16 @@ pub(super) async fn run(
     Ok(exit)
 }
 
-fn as_json(toolbus: &Toolbus, servers: &[McpServerSummary]) -> Result<String, BoxError> {
-    let tools: Vec<Value> = toolbus
+fn as_json(one_shot: &OneShot, servers: &[McpServerSummary]) -> Result<String, BoxError> {
+    let discovery = one_shot.fleet().discovery();
+    let tools: Vec<Value> = one_shot
+        .toolbus()
         .tools()
         .tools()
         .iter()
         .map(|entry| {
             let tool = &entry.tool;
-            json!({
+            let mut json = json!({
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.parameters,
@@ -51,7 +53,11 @@ fn as_json(toolbus: &Toolbus, servers: &[McpServerSummary]) -> Result<String, Bo
                     "readOnly": tool.annotations.read_only,
                     "idempotent": tool.annotations.idempotent,
                 },
-            })
+            });
+            if let Some(discovery) = discovery {
+                json["lifecycle"] = discovery.lifecycle(&entry.id).as_str().into();
+            }
+            json
         })
         .collect();
 
@@ -59,8 +65,9 @@ fn as_json(toolbus: &Toolbus, servers: &[McpServerSummary]) -> Result<String, Bo
     Ok(serde_json::to_string_pretty(&all)? + "\n")
 }
 
-fn as_text(toolbus: &Toolbus, servers: &[McpServerSummary]) -> String {
-    let tools = toolbus.tools();
+fn as_text(one_shot: &OneShot, servers: &[McpServerSummary]) -> String {
+    let discovery = one_shot.fleet().discovery();
+    let tools = one_shot.toolbus().tools();
     let tools = tools.tools();
     let width = tools.iter().map(|entry| entry.tool.name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -69,6 +76,9 @@ fn as_text(toolbus: &Toolbus, servers: &[McpServerSummary]) -> String {
         let tool = &entry.tool;
         let line = format!("{:width$}  {}", tool.name, first_sentence(&tool.description));
         text.push_str(&line);
+        if let Some(discovery) = discovery {
+            let _ = write!(text, " [{}]", discovery.lifecycle(&entry.id).as_str());
+        }
         text.push('\n');
     }
 

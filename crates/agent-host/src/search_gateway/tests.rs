@@ -28,6 +28,7 @@ fn gateway() -> SearchGateway {
         policy: Arc::new(AllowAll),
         index: ToolIndex::new(),
         store: None,
+        splitter: None,
     });
     let scope = Scope::new(Door::CommandLine, Principal::local(), AgentName::standard());
     let invoker = Invoker::builder(registry).build();

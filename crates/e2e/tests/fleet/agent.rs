@@ -105,6 +105,25 @@ async fn the_agent_answers_with_what_its_tools_say() {
     assert!(shown.stdout.contains("> Sure?\nAs I said.\n"), "{}", shown.stdout);
 }
 
+/// Where tools can be found by what they are for, a turn begins with those that fit.
+#[tokio::test]
+async fn a_turn_begins_with_the_tools_that_fit_what_was_said() {
+    let server = Server::answering(|_| answer("Well.", &[])).await;
+    let folder = settings(&server);
+    let folder = folder.path();
+    let ask = async |text: &str, enabled: &str| {
+        let launch = launch(folder, &["ask", text]).env("TOOLBUS_DISCOVERY__ENABLED", enabled);
+        let asked = launch.run(LIMIT).await.unwrap();
+        assert!(asked.status.success(), "{asked:?}");
+        server.asked().last().unwrap().body["messages"].to_string()
+    };
+    let told = ask("Please execute a Python script", "true").await;
+    let hint = "Potentially relevant tools for this request";
+    assert!(told.contains(hint) && told.contains("- execute_python_script: "), "{told}");
+    assert!(!ask("Zyzzyva qwfp", "true").await.contains(hint));
+    assert!(!ask("Please execute a Python script", "false").await.contains(hint));
+}
+
 #[tokio::test]
 async fn what_keeps_the_agent_from_answering_is_told() {
     let denied = json!({"error": {"message": "bad key sk-hunter2", "code": "invalid_api_key"}});

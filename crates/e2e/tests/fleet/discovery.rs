@@ -214,3 +214,57 @@ async fn programs_and_mcp_clients_share_a_port() {
     let servers = servers.header("host", "face.example").send().await.unwrap();
     assert_eq!(servers.status(), 403);
 }
+
+#[tokio::test]
+async fn cx_r7_where_tools_are_in_their_lives_is_shown() {
+    let Some(bench) = DiscoveryBench::new() else { return };
+    let off = bench.run(&["tools", "--json"]).await;
+    assert!(off.status.success() && !off.stdout.contains("lifecycle"), "{off:?}");
+    let run = async |arguments: &[&str]| {
+        let launch = bench.launch(arguments).env("TOOLBUS_DISCOVERY__ENABLED", "true");
+        launch.run(LIMIT).await.unwrap()
+    };
+    let tools = run(&["tools"]).await;
+    assert!(tools.stdout.contains(" [discoverable]\n"), "{tools:?}");
+    let tools = run(&["tools", "--json"]).await;
+    let tools: Value = serde_json::from_str(&tools.stdout).unwrap();
+    assert_eq!(tools["tools"][0]["lifecycle"], "discoverable");
+}
+
+/// `config` changes the file that `serve` reads, and `health` asks what that serves.
+#[tokio::test]
+async fn cx_c1_settings_are_changed_and_the_service_is_asked_how_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("toolbus.toml");
+    let launch = |arguments: &[&str]| {
+        let launch = Launch::new("agent-host").arg("--config").arg(&file).args(arguments.iter());
+        launch.env("TOOLBUS_STORE", format!("sqlite:{}", folder.path().join("s.db").display()))
+    };
+    let run = async |arguments: &[&str]| launch(arguments).run(LIMIT).await.unwrap();
+
+    let nobody = run(&["health"]).await;
+    assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
+    let path = run(&["config", "path"]).await;
+    assert_eq!(path.stdout, format!("{}\n", file.display()), "{path:?}");
+    for (key, value) in [("discovery.enabled", "true"), ("http.tool_api.enabled", "true")] {
+        let set = run(&["config", "set", key, value]).await;
+        assert!(set.status.success(), "{set:?}");
+    }
+    let wrong = run(&["config", "set", "discovery.enabld", "true"]).await;
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("did you mean `enabled`?"), "{wrong:?}");
+    let shown = run(&["config", "show"]).await;
+    let line = format!("enabled = true  # {}:2\n", file.display());
+    assert!(shown.stdout.contains(&line), "{shown:?}");
+
+    let set = run(&["config", "set", "http.address", "127.0.0.1:0"]).await;
+    assert!(set.status.success(), "{set:?}");
+    let mut service = start(launch(&["serve"])).await;
+    let api = ApiClient::of(&service).await;
+    let healthy = run(&["health", "--url", &api.base]).await;
+    assert_eq!((&*healthy.stdout, healthy.status.code()), ("healthy\n", Some(0)), "{healthy:?}");
+    service.process().terminate(LIMIT).await.unwrap();
+    let gone = run(&["health", "--url", &api.base, "--json"]).await;
+    assert_eq!(gone.status.code(), Some(1), "{gone:?}");
+    assert!(gone.stdout.contains("\"unhealthy\""), "{gone:?}");
+}

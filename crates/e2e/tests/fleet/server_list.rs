@@ -121,6 +121,38 @@ async fn what_is_asked_for_goes_to_the_vault_and_is_not_shown() {
 }
 
 #[tokio::test]
+async fn cx_c3_what_is_needed_is_asked_for_first_and_each_answer_is_a_line() {
+    let files = ListFiles::new();
+    let add = [
+        &["add", "notes", "--optional-env", "MODE", "--optional-env", "API_KEY"][..],
+        &["--env", "API_TOKEN", "--env", "REGION", "--", "notes-server"],
+    ];
+    let input = format!("{SECRET}\nnorth\nfast\n{SECRET}-2\n");
+    let added = files.mcp(&add.concat(), &input).await;
+    assert!(added.status.success(), "{added:?}");
+    let expected = json!({
+        "API_TOKEN": SECRET, "REGION": "north", "MODE": "fast", "API_KEY": format!("{SECRET}-2"),
+    });
+    assert_eq!(files.read()["mcpServers"]["notes"]["env"], expected);
+    let prompts = added.stderr.find("REGION of notes: ").zip(added.stderr.find("MODE of notes"));
+    assert!(prompts.is_some_and(|(first, second)| first < second), "{added:?}");
+}
+
+#[tokio::test]
+async fn cx_c3_a_server_that_is_added_survives_a_sync_that_fails() {
+    let files = ListFiles::new();
+    // Nobody listens there.
+    let bus = ["--bus", "amqp://127.0.0.1:9"];
+    let add = [&["add", "one", "--url", "http://127.0.0.1:9/mcp"][..], &bus].concat();
+    files.done(&add, "").await;
+    let before = files.read();
+    let synced = files.mcp(&[&["sync"][..], &bus].concat(), "").await;
+    assert_eq!(synced.status.code(), Some(1), "{synced:?}");
+    assert_eq!(files.read(), before);
+    assert!(before["mcpServers"]["one"].is_object());
+}
+
+#[tokio::test]
 async fn what_cannot_be_is_refused_and_nothing_is_written() {
     let files = ListFiles::new();
     files.done(&["add", "one", "--url", "http://127.0.0.1:9/mcp"], "").await;

@@ -11,10 +11,12 @@ fn queries_updates_and_events_are_recorded_by_their_result() {
     metrics.record_query("cached", Duration::from_millis(2));
     metrics.count_updates(3, 0);
     metrics.count_events("learned", 5);
+    metrics.count_lifecycle_changes(Lifecycle::Optimized, 2);
 
     let expected = [
         ("toolbus.discovery.events learned", 5.0),
         ("toolbus.discovery.index.updates changed", 3.0),
+        ("toolbus.discovery.lifecycle.changes optimized", 2.0),
         ("toolbus.discovery.query.duration cached", 2.0),
     ];
     let expected = expected.map(|(name, value)| (name.to_owned(), value));

@@ -9,6 +9,8 @@ fn rule_3c_13_mistakes_of_callers_are_not_the_tools() {
         let record = CallRecord {
             subject: None,
             arguments: None,
+            input_bytes: None,
+            output_bytes: None,
             status,
             error: error.clone(),
             refused_by: None,
@@ -45,6 +47,8 @@ fn a_caller_that_gives_a_tool_no_time_does_not_lower_it() {
     let record = CallRecord {
         subject: None,
         arguments: None,
+        input_bytes: None,
+        output_bytes: None,
         status: CallStatus::Timeout,
         error: Some(ErrorCode::Timeout),
         refused_by: None,

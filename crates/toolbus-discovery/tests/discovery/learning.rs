@@ -46,7 +46,9 @@ async fn cx_m1_every_execution_is_one_event_with_who_what_and_how() {
     assert_eq!(events.len(), 2);
     assert_eq!(of(0), "x sky claimed:bob error execution_failed");
     assert_eq!(of(1), "x sky token:here/ann success -");
-    assert_eq!((events[1].input_tokens, events[1].output_tokens), (None, None));
+    // `{}` and "the result"; what failed has no result.
+    assert_eq!((events[1].input_tokens, events[1].output_tokens), (Some(1), Some(3)));
+    assert_eq!((events[0].input_tokens, events[0].output_tokens), (Some(4), None));
     // Moments are in UTC (3c.22).
     assert_eq!(events[1].timestamp, "2026-11-27T12:00:00Z");
 }

@@ -1,9 +1,15 @@
 //! Lists, and tools by their names.
 
 use serde_json::json;
-use toolbus_discovery::{Category, DescribeError, DiscoveryConfig, Lifecycle, ListRequest};
+use toolbus_discovery::{
+    CANDIDATES_MAX, Category, DescribeError, DiscoveryConfig, Lifecycle, LifecycleCounts,
+    ListRequest,
+};
+use toolbus_tools::Tool;
+use toolbus_tools::id::ToolId;
+use toolbus_tools::registry::{Offer, TOOLS_MAX};
 
-use crate::support::{DAY_MS, NOON_MS, World, user};
+use crate::support::{DAY_MS, NOON_MS, WAIT_TIMEOUT, World, offer, user, work};
 
 #[tokio::test]
 async fn a_list_has_pages_filters_and_a_total_of_what_a_scope_may_see() {
@@ -57,7 +63,7 @@ async fn rule_3c_11_a_name_that_two_servers_have_answers_both() {
     }
     assert_eq!(found("other"), Ok("mcp:one/other".to_owned()));
     let candidates = vec!["one/search".to_owned(), "two/search".to_owned()];
-    assert_eq!(found("search"), Err(DescribeError::Ambiguous { candidates }));
+    assert_eq!(found("search"), Err(DescribeError::Ambiguous { candidates, more: 0 }));
     assert_eq!(found("none"), Err(DescribeError::NotFound));
 
     // What one may not see makes nothing ambiguous.
@@ -85,6 +91,64 @@ async fn cx_r7_a_tool_that_is_not_used_any_more_is_found_and_not_recommended() {
     assert_eq!(world.names(&ann, "weather").await, ["sky__forecast"]);
     world.use_times(&ann, "sky__forecast", 1).await;
     assert_eq!(state(), Lifecycle::Optimized);
+}
+
+#[tokio::test]
+async fn cx_r7_a_tool_that_comes_into_another_state_is_reported() {
+    let world = World::new();
+    let _sky = world.serve("sky", &[("forecast", "weather of tomorrow"), ("old", "x")]).await;
+    // What cannot be found stays registered.
+    let broken = Tool::new("sky__broken", "", "mcp:sky2");
+    let offer = Offer::new(broken, work).with_identity(ToolId::of("mcp:sky2", "broken"), None);
+    let second = world.registry.provider("mcp:sky2".to_owned());
+    assert!(second.publish(vec![offer]).is_empty());
+    let ann = user("ann");
+    world.until(|discovery| discovery.lifecycle_changes().len() == 3).await;
+    world.use_times(&ann, "sky__forecast", 1).await;
+    world.until(|discovery| discovery.lifecycle_changes().len() == 4).await;
+
+    let expected =
+        LifecycleCounts { registered: 1, discoverable: 1, optimized: 1, not_recommended: 0 };
+    assert_eq!(world.discovery.state().lifecycles, expected);
+    let last = world.discovery.lifecycle_changes().swap_remove(0);
+    assert_eq!(last.tool, ToolId::of("mcp:sky", "forecast"));
+    assert_eq!((last.from, last.to), (Some(Lifecycle::Discoverable), Lifecycle::Optimized));
+    assert_eq!(world.discovery.lifecycle(&last.tool), Lifecycle::Optimized);
+    let broken = ToolId::of("mcp:sky2", "broken");
+    assert_eq!(world.discovery.lifecycle(&broken), Lifecycle::Registered);
+
+    world.set_ms(NOON_MS + 31 * DAY_MS);
+    world.use_times(&ann, "sky__old", 1).await;
+    world.until(|discovery| discovery.state().lifecycles.not_recommended == 1).await;
+}
+
+/// Names are strangers': any number of servers may choose one.
+#[tokio::test]
+async fn tools_of_one_name_on_very_many_servers_are_found_and_told_apart() {
+    const SERVERS: usize = 100_000;
+    let world = World::new();
+    let began = std::time::Instant::now();
+    // One provider stands for them: what each server is, its tool's id says.
+    let provider = world.registry.provider("mcp:all".to_owned());
+    let offers = (0..SERVERS).map(|at| offer(&format!("s{at:06}"), "search", "Searches the web"));
+    let errors = provider.publish(offers.collect());
+    // The registry has a bound of its own, and says which tools are over it.
+    assert_eq!(errors.len(), SERVERS - TOOLS_MAX);
+    world.until_current().await;
+    assert_eq!(world.discovery.state().discoverable, TOOLS_MAX);
+
+    let ann = user("ann");
+    let found = world.find(&ann, "search the web").await;
+    assert_eq!((found.tools.len(), found.searched), (50, TOOLS_MAX));
+    let ambiguous = world.discovery.describe(&ann, "search").err().expect("several have it");
+    let DescribeError::Ambiguous { candidates, more } = &ambiguous else { panic!("{ambiguous}") };
+    assert_eq!((candidates.len(), *more), (CANDIDATES_MAX, TOOLS_MAX - CANDIDATES_MAX));
+    assert_eq!(candidates[0], "s000000/search");
+    assert!(ambiguous.to_string().ends_with("s000019/search and 19980 more"), "{ambiguous}");
+    let one = world.discovery.describe(&ann, "s012345/search").expect("it is one alone");
+    assert_eq!(one.entry.tool.name, "s012345__search");
+    world.call(&ann, "s012345__search", json!({})).await.expect("it works");
+    assert!(began.elapsed() < WAIT_TIMEOUT, "{:?}", began.elapsed());
 }
 
 #[tokio::test]

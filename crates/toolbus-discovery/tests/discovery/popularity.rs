@@ -80,6 +80,8 @@ async fn calls_that_a_tool_makes_of_its_own_server_are_not_uses() {
         let record = CallRecord {
             subject: world.registry.find(tool).map(|entry| entry.id.clone()),
             arguments: None,
+            input_bytes: None,
+            output_bytes: None,
             status: CallStatus::Ok,
             error: None,
             refused_by: None,

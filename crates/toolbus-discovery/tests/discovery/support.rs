@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolbus_discovery::{
     Clock, Discovery, DiscoveryConfig, DiscoveryDeps, RetrieveFilter, RetrieveRequest, Retrieved,
+    SplitTask,
 };
 use toolbus_search::ToolIndex;
 use toolbus_store::LazyStore;
@@ -42,6 +43,14 @@ impl World {
     }
 
     pub(crate) fn with(store: Option<LazyStore>, config: DiscoveryConfig) -> Self {
+        Self::with_splitter(store, config, None)
+    }
+
+    pub(crate) fn with_splitter(
+        store: Option<LazyStore>,
+        config: DiscoveryConfig,
+        splitter: Option<Arc<dyn SplitTask>>,
+    ) -> Self {
         let registry = Arc::new(Registry::new());
         let (denied, asked) = (Arc::<RwLock<Vec<String>>>::default(), Arc::default());
         let (not, ask) = (Arc::clone(&denied), Arc::<RwLock<Vec<String>>>::clone(&asked));
@@ -68,6 +77,7 @@ impl World {
             policy: Arc::clone(&policy) as _,
             index: ToolIndex::new(),
             store,
+            splitter,
         };
         let discovery = Discovery::start_with(deps, DiscoveryConfig { clock, ..config });
         let decide = move |request: &PolicyRequest<'_>| policy(request);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolbus_discovery::{
-    Category, DescribeError, Discovery, ListRequest, Listed, ListedTool, RetrieveError,
-    RetrieveRequest, Retrieved, split_id,
+    CANDIDATES_MAX, Category, DescribeError, Discovery, ListRequest, Listed, ListedTool,
+    RetrieveError, RetrieveRequest, Retrieved, split_id,
 };
 use toolbus_policy::LivePolicy;
 use toolbus_tools::policy::{Decision, Policy as _, PolicyRequest};
@@ -30,8 +30,8 @@ pub(crate) struct ToolFilter {
 /// What a name stands for.
 pub(crate) enum Named {
     Tool(Arc<ToolEntry>),
-    /// Several tools have it: these are their whole names.
-    Ambiguous(Vec<String>),
+    /// Several tools have it: the whole names of the first, and how many there are beside.
+    Ambiguous(Vec<String>, usize),
     NoTool,
     NoServer(String),
 }
@@ -72,7 +72,7 @@ impl Catalogue {
     /// The tool of a name: its own, or SERVER/TOOL.
     pub(crate) fn describe(&self, scope: &Scope, name: &str) -> Result<ListedTool, Named> {
         self.discovery.describe(scope, name).map_err(|error| match error {
-            DescribeError::Ambiguous { candidates } => Named::Ambiguous(candidates),
+            DescribeError::Ambiguous { candidates, more } => Named::Ambiguous(candidates, more),
             _ => match self.resolve(&self.visible(scope), name) {
                 Named::NoServer(server) => Named::NoServer(server),
                 _ => Named::NoTool,
@@ -108,7 +108,9 @@ impl Catalogue {
             (Some(only), true) => Named::Tool(Arc::clone(only)),
             (Some(last), false) => {
                 found.push(last);
-                Named::Ambiguous(found.into_iter().map(|entry| whole_name(entry)).collect())
+                let more = found.len().saturating_sub(CANDIDATES_MAX);
+                let first = found.into_iter().take(CANDIDATES_MAX);
+                Named::Ambiguous(first.map(|entry| whole_name(entry)).collect(), more)
             }
         }
     }

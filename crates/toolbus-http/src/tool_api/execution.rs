@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Progress;
+use toolbus_discovery::and_more;
 use toolbus_tools::call::Arguments;
 use toolbus_tools::id::{CallId, ToolName};
 use toolbus_tools::registry::ToolEntry;
 use toolbus_tools::schema::Violation;
+use toolbus_tools::tokens;
 use toolbus_tools::{Call, CallTime, Door, Outcome, Output, Principal, Scope};
 use utoipa::ToSchema;
 
@@ -29,8 +31,6 @@ pub(crate) const TIMEOUT_MS_MAX: u64 = 300_000;
 const NAME_CHARS_MAX: usize = 256;
 /// Most values of a structured result; one with more is answered as text.
 const RESULT_VALUES_MAX: usize = 256 << 10;
-/// How many bytes of text are about one token.
-const TOKEN_BYTES: usize = 4;
 
 /// How a call came out that did not fail.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -44,7 +44,7 @@ pub(crate) struct ExecuteData {
     pub result: Value,
     /// How long it took.
     pub execution_time_ms: u64,
-    /// About how much of a model's context it takes.
+    /// About how much of a model's context it takes, by the length of its JSON.
     pub tokens_used: TokensUsed,
 }
 
@@ -124,18 +124,22 @@ impl Shared {
             status: "success".to_owned(),
             result,
             execution_time_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            tokens_used: TokensUsed { input: tokens(input), output: tokens(output) },
+            tokens_used: TokensUsed {
+                input: tokens::estimate(input),
+                output: tokens::estimate(output),
+            },
         })
     }
 }
 
 /// The error of a name that stands for no one tool.
 pub(crate) fn not_found(name: &str, named: Named) -> ApiError {
-    let Named::Ambiguous(candidates) = named else {
+    let Named::Ambiguous(candidates, more) = named else {
         let what = format!("there is no tool '{name}'");
         return ApiError::new(ApiErrorCode::ToolNotFound, what);
     };
-    let what = format!("several tools are called '{name}': {}", candidates.join(", "));
+    let (listed, beside) = (candidates.join(", "), and_more(more));
+    let what = format!("several tools are called '{name}': {listed}{beside}");
     ApiError::invalid(what).with_details(json!({"candidates": candidates}))
 }
 
@@ -182,8 +186,4 @@ fn value_of(output: &Output) -> Value {
     let structured = output.structured.as_ref();
     let structured = structured.and_then(|raw| raw.to_value(RESULT_VALUES_MAX).ok());
     structured.unwrap_or_else(|| Value::String(output.to_text().into_owned()))
-}
-
-fn tokens(bytes: usize) -> u64 {
-    bytes.div_ceil(TOKEN_BYTES) as u64
 }

@@ -187,6 +187,7 @@ impl Bench {
             policy: Arc::new(policy.clone()),
             index: ToolIndex::new(),
             store: None,
+            splitter: None,
         });
         let tokens = [("root", ADMIN), ("client", CLIENT)];
         let tokens = tokens.map(|(name, token)| (name.to_owned(), token.to_owned())).to_vec();

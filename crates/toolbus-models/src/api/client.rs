@@ -8,6 +8,7 @@ use reqwest::header::{
 };
 use reqwest::{Response, redirect};
 use tokio::time::{Instant, timeout_at};
+use toolbus_tools::tokens;
 use tracing::Instrument as _;
 use url::Url;
 
@@ -39,8 +40,6 @@ const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest headers of a response over HTTP/2, in bytes.
 const HEADERS_BYTES_MAX: u32 = 32 << 10;
-/// About how many bytes of text are a token, where an API does not count.
-const BYTES_PER_TOKEN: u64 = 4;
 /// Who asks, for OpenRouter's lists of applications.
 const REFERER: &str = "https://github.com/toolbus/toolbus";
 
@@ -295,8 +294,7 @@ impl ApiModel {
         let usage = &mut completion.usage;
         if usage.input == 0 && usage.output == 0 {
             let written = serde_json::to_vec(&completion.message).map_or(0, |text| text.len());
-            let count = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES_PER_TOKEN;
-            let (input, output) = (count(sent), count(written));
+            let (input, output) = (tokens::estimate(sent), tokens::estimate(written));
             *usage = TokenUsage { input, output, is_estimated: true, ..*usage };
         }
         if let (None, Some(prices)) = (usage.cost_micro_usd, &self.prices) {

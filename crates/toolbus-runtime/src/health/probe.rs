@@ -12,7 +12,7 @@ use toolbus_config::ListenAddress;
 /// How long each step may take: connecting, sending, and waiting for a part of the response.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most of an answer that is read, in bytes.
-const ANSWER_BYTES_MAX: u64 = 4096;
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Why the process does not count as ready.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +38,28 @@ pub enum ProbeError {
 /// # Errors
 /// When it is not ready, or there is no answer.
 pub fn probe(address: &ListenAddress) -> Result<(), ProbeError> {
-    let (status, body) = request_readiness(address)
+    let Readiness { is_ready, report } = ask_readiness(address)?;
+    if is_ready { Ok(()) } else { Err(ProbeError::NotReady(report)) }
+}
+
+/// What a health port says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readiness {
+    /// Whether the process is ready.
+    pub is_ready: bool,
+    /// What `/readyz` answered, which is JSON where it is one of ours; 64 KiB at most.
+    pub report: String,
+}
+
+/// Asks the health port at `address` of this machine how its process is. It blocks, for some
+/// seconds at most.
+///
+/// # Errors
+/// When there is no answer.
+pub fn ask_readiness(address: &ListenAddress) -> Result<Readiness, ProbeError> {
+    let (status, report) = request_readiness(address)
         .map_err(|source| ProbeError::Silent { address: address.clone(), source })?;
-    if status == 200 { Ok(()) } else { Err(ProbeError::NotReady(body)) }
+    Ok(Readiness { is_ready: status == 200, report })
 }
 
 fn request_readiness(address: &ListenAddress) -> io::Result<(u16, String)> {

@@ -1,7 +1,7 @@
 //! A task of several steps, split into what is searched for each of them.
 
 /// Most steps of a task; what is more belongs to the last one.
-pub(super) const STEPS_MAX: usize = 8;
+pub const STEPS_MAX: usize = 8;
 
 /// What begins the next step, in lower case.
 const CONNECTORS: &[&str] = &[

@@ -534,3 +534,32 @@ async fn searches_go_on_while_tools_change() {
     }
     changes.await.expect("it ends");
 }
+
+/// Names are strangers': very many servers may choose one.
+#[tokio::test]
+async fn tools_of_one_name_on_very_many_servers_are_searched_in_time() {
+    const SERVERS: usize = 100_000;
+    let began = Instant::now();
+    let index = ToolIndex::new();
+    for group in 0..SERVERS / 10_000 {
+        let servers = group * 10_000..(group + 1) * 10_000;
+        let tools = servers.map(|at| tool(&format!("s{at:06}"), "search", "Searches the web"));
+        index.update(tools.collect(), &[]);
+    }
+    let searching = Instant::now();
+    let found = index.search("search the web", 50, &|_| true).await;
+    assert_eq!((found.found.len(), found.searched), (50, SERVERS));
+    assert!(searching.elapsed() < Duration::from_secs(5), "{:?}", searching.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn steps_that_are_given_are_searched_for_each() {
+    let index = index_of(tools());
+    let steps = ["weather of a city", "write to a channel"].map(str::to_owned);
+    let found = index.search_steps(&steps, 5, &|_| true).await.found;
+    let found: Vec<_> = found.iter().take(2).map(|hit| hit.id.to_string()).collect();
+    assert!(found.contains(&"weather/forecast".to_owned()), "{found:?}");
+    assert!(found.contains(&"slack/post_message".to_owned()), "{found:?}");
+    assert_eq!(index.search_steps(&[], 5, &|_| true).await.found, []);
+}

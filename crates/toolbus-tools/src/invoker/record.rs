@@ -15,7 +15,7 @@ use toolbus_telemetry::Bounded;
 use toolbus_wire::{ErrorCode, Execution};
 use tracing::Span;
 
-use crate::call::{Call, CallError, Outcome};
+use crate::call::{Call, CallError, Outcome, Output};
 use crate::id::{CallId, ToolName};
 use crate::metrics::{DURATION, INVOCATIONS, STATUS, SUBJECT, TOOL};
 use crate::observe::{ArgumentsDigest, CallEvent, CallEventKind, CallRecord, CallStatus, Observe};
@@ -52,6 +52,8 @@ pub(super) struct Recording<'a> {
     /// The gate that refused it.
     refused_by: OnceLock<&'static str>,
     is_started: AtomicBool,
+    /// How long the text of its output is.
+    output_bytes: Option<usize>,
     has_ended: bool,
 }
 
@@ -62,7 +64,8 @@ struct Events {
     tool: ToolName,
     scope: Arc<Scope>,
     sequence: AtomicU64,
-    arguments: OnceLock<ArgumentsDigest>,
+    /// The digest of the arguments, and how long their text is.
+    arguments: OnceLock<(ArgumentsDigest, usize)>,
 }
 
 impl Events {
@@ -137,6 +140,7 @@ impl Recorder {
             gate: Mutex::new(None),
             refused_by: OnceLock::new(),
             is_started: AtomicBool::new(false),
+            output_bytes: None,
             has_ended: false,
         }
     }
@@ -179,12 +183,15 @@ impl Recording<'_> {
     }
 
     /// Records what the call's arguments are, as far as is known by now. The first counts.
-    pub(super) fn record_arguments(&self, arguments: impl FnOnce() -> Option<ArgumentsDigest>) {
+    pub(super) fn record_arguments(
+        &self,
+        arguments: impl FnOnce() -> Option<(ArgumentsDigest, usize)>,
+    ) {
         if let Some(events) = &self.events
             && events.arguments.get().is_none()
-            && let Some(digest) = arguments()
+            && let Some(measured) = arguments()
         {
-            let _ = events.arguments.set(digest);
+            let _ = events.arguments.set(measured);
         }
     }
 
@@ -250,7 +257,8 @@ impl Recording<'_> {
     }
 
     /// The call has ended with this.
-    pub(super) fn end(self, outcome: &Outcome) {
+    pub(super) fn end(mut self, outcome: &Outcome) {
+        self.output_bytes = outcome.as_ref().ok().map(Output::text_bytes);
         let status = match outcome {
             Ok(output) if output.is_error => CallStatus::Error,
             _ => CallStatus::Ok,
@@ -282,7 +290,9 @@ impl Recording<'_> {
         if let Some(events) = &self.events {
             let record = CallRecord {
                 subject: self.subject.get().map(|subject| subject.id.clone()),
-                arguments: events.arguments.get().copied(),
+                arguments: events.arguments.get().map(|(digest, _)| *digest),
+                input_bytes: events.arguments.get().map(|(_, bytes)| *bytes),
+                output_bytes: self.output_bytes,
                 status,
                 error: error.cloned(),
                 refused_by: self.refused_by.get().copied(),

@@ -181,7 +181,7 @@ async fn ask(
     let optional = if variable.is_optional { " (optional)" } else { "" };
     let prompt = format!("{} of {server}{optional}: ", variable.name);
     if variable.is_secret {
-        return secret_input::read(&prompt).await;
+        return secret_input::read_line(&prompt).await;
     }
 
     let read = tokio::task::spawn_blocking(move || -> Result<String, SecretInputError> {

@@ -28,6 +28,7 @@ async fn a_tool_with_a_slash_in_its_name_is_of_its_server() {
         policy: Arc::new(policy.clone()),
         index: ToolIndex::new(),
         store: None,
+        splitter: None,
     });
     let catalogue = Catalogue { registry, policy, discovery };
     let scope = Scope::new(Door::Http, Principal::local(), AgentName::standard());

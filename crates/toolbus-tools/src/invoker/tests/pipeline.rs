@@ -266,7 +266,9 @@ async fn a_record_has_the_digest_of_the_arguments_that_the_tool_ran_with() {
     let unknown = Call { tool: name("missing"), ..call(json!({"n": 1})) };
     assert!(invoker.invoke(unknown).await.is_err());
     assert!(invoker.invoke(call(json!([]))).await.is_err());
-    let digests: Vec<_> = heard.records().iter().map(|record| record.arguments).collect();
+    let records = heard.records();
+    assert_eq!(records[0].input_bytes, Some(r#"{"n":2}"#.len()));
+    let digests: Vec<_> = records.iter().map(|record| record.arguments).collect();
     let of = |arguments: Value| Some(ArgumentsDigest::of(&arguments));
     assert_eq!(digests, [of(json!({"n": 2})), of(json!({"n": 1})), None]);
 }
