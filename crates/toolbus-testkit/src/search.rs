@@ -12,7 +12,7 @@ pub fn wordllama() -> Option<(PathBuf, PathBuf)> {
     Some((folder.join("weights.safetensors"), folder.join("tokenizer.json")))
 }
 
-/// A JSON array of the tools of two dozen MCP servers that others wrote: `server`, `name`,
+/// A JSON array of the tools of 68 MCP servers that others wrote: `server`, `name`,
 /// `description`, `parameters`. `None` where it has not been fetched and may be missing.
 ///
 /// # Panics
