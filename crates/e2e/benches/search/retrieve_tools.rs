@@ -130,7 +130,7 @@ async fn serve(model: &Arc<dyn Embed>) -> anyhow::Result<Served> {
     };
     let api = ToolApi::start(ApiSettings { tokens, ..ApiSettings::default() }, config, deps);
     let limits = http::Limits { connections_max: CONNECTIONS_MAX, lifetime: None };
-    let address = "127.0.0.1:0".parse().context("an address")?;
+    let address = serde_json::from_value(json!("127.0.0.1:0")).context("an address")?;
     let server = http::serve(&address, api.router(), limits).await?;
     Ok(Served { index, api, discovery, server, _provider: provider, _folder: folder })
 }
