@@ -83,7 +83,7 @@ pub(super) async fn measure(
         add_rows(report, &hybrid, &bm25);
         if at == 0 {
             add_goals(report, &hybrid, &bm25);
-            add_attacks(report, &hybrid, &queries, (&tools, model)).await?;
+            add_attacks(report, &hybrid, &queries, &tools, model).await?;
         }
         judged.push(hybrid);
     }
@@ -163,7 +163,8 @@ async fn add_attacks(
     report: &mut Report,
     without: &Judged,
     queries: &[Query],
-    (tools, model): (&[ToolDocument], &Arc<dyn Embed>),
+    tools: &[ToolDocument],
+    model: &Arc<dyn Embed>,
 ) -> anyhow::Result<()> {
     let mut attacks = hostile::attacks(tools);
     let all = attacks.iter().flat_map(|(_, tools)| tools.iter().cloned()).collect();
@@ -249,6 +250,7 @@ async fn judge(name: &str, queries: &[Query], index: &ToolIndex) -> Judged {
         let began = Instant::now();
         let candidates = index.search(query.text, DEPTH, &|_| true).await;
         latencies.add(began.elapsed());
+
         let hits = candidates.found.iter();
         let found: Vec<_> = hits.map(|hit| (hit.id.as_str(), f64::from(hit.similarity))).collect();
         let of: &mut Quality = kinds.entry(query.kind).or_default();
@@ -269,6 +271,7 @@ fn judge_bm25(queries: &[Query], tools: &[ToolDocument]) -> Judged {
         let began = Instant::now();
         let ranked = index.search(query.text, DEPTH);
         latencies.add(began.elapsed());
+
         let found: Vec<_> =
             ranked.iter().map(|hit| (tools[hit.document].id.as_str(), hit.score)).collect();
         let of: &mut Quality = kinds.entry(query.kind).or_default();
