@@ -1,8 +1,8 @@
 //! `cargo xtask bench NAME`: one benchmark of the crate `e2e`, on real parts.
 //!
 //! The benchmark itself prints its table, writes it to `target/bench` as `NAME.json` and `NAME.md`,
-//! and fails when it misses a goal. This task gives it programs that were built alike and the
-//! broker, and keeps the table where asked.
+//! some with a picture as `NAME.svg`, and fails when it misses a goal. This task gives it programs
+//! that were built alike and the broker, and keeps the table and the picture where asked.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub(crate) fn run_benchmark(name: &str, table: BenchTable) -> anyhow::Result<Exi
 
 /// Removes the results of an earlier run of this benchmark.
 pub(crate) fn remove_old_results(folder: &Path, name: &str) -> anyhow::Result<()> {
-    for old in [format!("{name}.json"), format!("{name}.md")] {
+    for old in [format!("{name}.json"), format!("{name}.md"), format!("{name}.svg")] {
         let old = folder.join(old);
         if old.exists() {
             fs::remove_file(old)?;
@@ -82,6 +82,10 @@ pub(crate) fn publish_results(folder: &Path, name: &str, table: BenchTable) -> a
         fs::create_dir_all(&kept)?;
         fs::copy(folder.join(format!("{name}.md")), kept.join(format!("{name}.md")))
             .with_context(|| format!("{name} left no {name}.md"))?;
+        let picture = format!("{name}.svg");
+        if folder.join(&picture).exists() {
+            fs::copy(folder.join(&picture), kept.join(&picture))?;
+        }
     }
     Ok(())
 }

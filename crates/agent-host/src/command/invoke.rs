@@ -14,7 +14,7 @@ use toolbus_wire::json::RawJson;
 
 use super::call_arguments::CallArguments;
 use super::one_shot::{self, CONNECT_TIMEOUT, NeededServers, OneShot};
-use super::{misuse, save, warn};
+use super::{misuse, print_warning, save};
 use crate::arguments::Invoke;
 use crate::settings::Settings;
 use crate::terminal::Terminal;
@@ -113,7 +113,7 @@ async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Cont
     let Asked { tool, arguments } = asked;
     let entry = one_shot.toolbus().invoker().registry().find(tool.as_str());
     if let Some(entry) = &entry {
-        warn_of_unknown(entry, &arguments);
+        warn_of_unknown(entry, &arguments, context);
     }
     let text = arguments.to_json(entry.as_ref().map(|entry| &entry.tool.parameters));
     let id = CallId::random();
@@ -132,7 +132,7 @@ async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Cont
 }
 
 /// Warns of arguments that the tool does not say it takes, and may ignore.
-fn warn_of_unknown(entry: &ToolEntry, arguments: &CallArguments) {
+fn warn_of_unknown(entry: &ToolEntry, arguments: &CallArguments, context: &Context) {
     let schema = &entry.tool.parameters;
     let is_open = ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
     let Some(declared) = schema["properties"].as_object() else { return };
@@ -145,7 +145,8 @@ fn warn_of_unknown(entry: &ToolEntry, arguments: &CallArguments) {
         let absent = declared.keys().filter(|declared| !names.contains(declared));
         let meant = nearest_name(name, absent.map(String::as_str));
         let hint = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
-        warn(&format!("warning: {} has no argument '{name}'{hint}", entry.tool.name));
+        let tool = &entry.tool.name;
+        print_warning(format_args!("{tool} has no argument '{name}'{hint}"), context);
     }
 }
 

@@ -23,7 +23,7 @@ use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::McpServerSummary;
 
-use super::{LEAVE_TIMEOUT, warn};
+use super::{LEAVE_TIMEOUT, print_error, print_warning};
 use crate::background::Background;
 use crate::fleet::{self, Fleet, Membership};
 use crate::other_agents;
@@ -49,6 +49,8 @@ pub(super) struct OneShot {
     bridged: bool,
     /// Whether the entries of servers that are needed have mistakes.
     has_mistakes: bool,
+    /// Whether nothing is said beside results and errors.
+    quiet: bool,
     stop: CancellationToken,
 }
 
@@ -132,9 +134,9 @@ impl OneShot {
 
         // A file that cannot be read has failed the start.
         let list = fleet.is_embedded().then(|| settings.mcp.list().ok()).flatten();
-        let has_mistakes = tell_mistakes(&list.unwrap_or_default(), needed);
+        let has_mistakes = tell_mistakes(&list.unwrap_or_default(), needed, context);
         let stop = context.shutdown.requested().clone();
-        Ok(Self { fleet, bridged, has_mistakes, stop })
+        Ok(Self { fleet, bridged, has_mistakes, quiet: context.quiet, stop })
     }
 
     /// Whether servers that the command needs are missing, because their entries have mistakes.
@@ -223,7 +225,7 @@ impl OneShot {
             directory.until(|_| self.connecting(needed).is_empty() && directory.is_settled()).await;
         });
 
-        let line = Terminal::start_line("MCP servers");
+        let line = Terminal::start_line("MCP servers", self.quiet);
         let show = async {
             loop {
                 let names = self.connecting(needed).join(", ");
@@ -348,7 +350,7 @@ impl OneShot {
 
 /// Tells what is wrong with the list of MCP servers. Answers whether that is about servers that are
 /// needed.
-fn tell_mistakes(list: &Config, needed: NeededServers<'_>) -> bool {
+fn tell_mistakes(list: &Config, needed: NeededServers<'_>, context: &Context) -> bool {
     let mut is_needed = false;
     for mistake in &list.mistakes {
         let concerns = match &mistake.server {
@@ -356,11 +358,11 @@ fn tell_mistakes(list: &Config, needed: NeededServers<'_>) -> bool {
             None => !matches!(needed, NeededServers::None),
         };
         is_needed |= concerns;
-        let kind = if concerns { "error" } else { "warning" };
-        warn(&format!("{kind}: mistake in the list of MCP servers: {mistake}"));
+        let what = format!("mistake in the list of MCP servers: {mistake}");
+        if concerns { print_error(what) } else { print_warning(what, context) }
     }
     for warning in &list.warnings {
-        warn(&format!("warning: in the list of MCP servers: {warning}"));
+        print_warning(format_args!("in the list of MCP servers: {warning}"), context);
     }
     is_needed
 }

@@ -1,20 +1,28 @@
 //! How often the right tool is found among those of real servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use e2e::bench::{Goal, Report, Rounds, Row};
-use toolbus_search::{Embed, FITTING_SIMILARITY, ToolDocument, ToolIndex, rank};
-use toolbus_tools::id::ToolId;
+use e2e::bench::{Goal, Latencies, Report, Rounds, Row};
+use toolbus_search::{Bm25Index, Embed, FITTING_SIMILARITY, ToolDocument, ToolIndex};
 
 use super::catalogue;
+use super::hostile;
+use super::plot::Point;
 
 const QUERIES: &str = include_str!("queries.txt");
 /// The kind of queries that no tool answers.
 const NOTHING: &str = "nothing";
 const DEPTH: usize = 10;
+/// Kinds whose queries avoid the words of the descriptions that they ask for, and which share of
+/// their words, on average, may be there all the same.
+const OTHER_WORDS: [&str; 2] = ["paraphrase", "task"];
+const SHARED_WORDS_MAX: f64 = 0.35;
+/// Of their nDCG@10, so much is left to queries among hostile tools.
+const KEPT_AMONG_HOSTILE_MIN: f64 = 0.98;
 
 struct Query {
     kind: &'static str,
@@ -34,95 +42,164 @@ struct Quality {
     fitting: f64,
 }
 
+/// What was measured of one way to search.
+#[derive(Debug, Clone)]
+struct Judged {
+    name: String,
+    kinds: BTreeMap<&'static str, Quality>,
+    /// How long each search took.
+    rounds: Rounds,
+}
+
+/// Measures the search by words alone and with each of the models, by name, and gives what is to be
+/// drawn of them.
 pub(super) async fn measure(
     report: &mut Report,
-    model: &Arc<dyn Embed>,
+    models: &[(&str, Arc<dyn Embed>)],
     catalogue: &Path,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<Point>> {
     let tools = catalogue::read(catalogue)?;
     let queries = parse(&tools)?;
-    let hybrid = catalogue::index(tools.clone(), model).await?;
-    let words = ToolIndex::new();
-    words.update(tools.clone(), &[]);
-
-    let of_hybrid = judge(&queries, &hybrid).await;
-    let of_words = judge(&queries, &words).await;
-    let of_bm25 = judge_bm25(&queries, &tools);
-    add_rows(report, &of_hybrid, &of_words, &of_bm25);
-
-    let hostile = catalogue::index([tools.clone(), hostile(&tools)].concat(), model).await?;
-    let attacked = answered(&judge(&queries, &hostile).await);
-    let all = answered(&of_hybrid);
-    let row =
-        Row::new("nDCG@10, hybrid, with hostile tools", "", once(attacked.mean(attacked.gain)));
-    let row = row.beside(once(all.mean(all.gain)));
-    report.add(row.with_goal(Goal::RatioAtLeast(0.98)));
+    let servers: BTreeSet<_> = tools.iter().map(|tool| &tool.server).collect();
     report.note(format!(
-        "Quality: {} tools, {} queries. The peer of a row is BM25 alone, as RockBot ranks texts.",
+        "Quality: {} tools of {} servers, {} queries. The peer of a row is BM25 alone over name, \
+         description, parameters and server as one text, as RockBot ranks texts.",
         tools.len(),
+        servers.len(),
         queries.len()
     ));
+    add_shared_words(report, &queries, &tools)?;
+
+    let bm25 = judge_bm25(&queries, &tools);
+    let words = ToolIndex::new();
+    words.update(tools.clone(), &[]);
+    let words = judge("words alone", &queries, &words).await;
+    add_rows(report, &words, &bm25);
+    let mut judged = vec![bm25.clone(), words];
+
+    for (at, (name, model)) in models.iter().enumerate() {
+        let index = catalogue::index(tools.clone(), model).await?;
+        let hybrid = judge(&format!("hybrid, {name}"), &queries, &index).await;
+        add_rows(report, &hybrid, &bm25);
+        if at == 0 {
+            add_goals(report, &hybrid, &bm25);
+            add_attacks(report, &hybrid, &queries, &tools, model).await?;
+        }
+        judged.push(hybrid);
+    }
+    Ok(judged.iter().map(Judged::to_point).collect())
+}
+
+/// How many of the words of queries are in the descriptions of what they ask for: a search that
+/// finds those only by their words needs no meaning.
+fn add_shared_words(
+    report: &mut Report,
+    queries: &[Query],
+    tools: &[ToolDocument],
+) -> anyhow::Result<()> {
+    let words = |text: &str| -> BTreeSet<String> {
+        let runs = text.split(|c: char| !c.is_alphanumeric());
+        runs.filter(|word| word.chars().count() > 3).map(str::to_lowercase).collect()
+    };
+    let descriptions: BTreeMap<&str, BTreeSet<String>> =
+        tools.iter().map(|tool| (tool.id.as_str(), words(&tool.description))).collect();
+
+    for kind in OTHER_WORDS {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for query in queries.iter().filter(|query| query.kind == kind) {
+            let said = words(query.text);
+            let shared = query.answers.iter().filter_map(|answer| descriptions.get(answer));
+            let shared = shared.map(|described| said.intersection(described).count());
+            sum += shared.max().unwrap_or_default() as f64 / said.len().max(1) as f64;
+            count += 1.0;
+        }
+        let share: f64 = sum / count;
+        ensure!(share <= SHARED_WORDS_MAX, "{share:.2} of the words of {kind} are descriptions'");
+        report.add(Row::new(format!("words shared with descriptions, {kind}"), "", once(share)));
+    }
     Ok(())
 }
 
-fn add_rows(
-    report: &mut Report,
-    hybrid: &BTreeMap<&'static str, Quality>,
-    words: &BTreeMap<&'static str, Quality>,
-    bm25: &BTreeMap<&'static str, Quality>,
-) {
-    let (all, all_words, all_bm25) = (answered(hybrid), answered(words), answered(bm25));
-    let mut row = |name: &str, ours: f64, peer: f64| {
-        report.add(Row::new(name, "", once(ours)).beside(once(peer)));
+fn add_rows(report: &mut Report, ours: &Judged, bm25: &Judged) {
+    let (all, all_bm25) = (ours.answered(), bm25.answered());
+    let mut row = |what: &str, kind: &str, ours_value: f64, peer: f64| {
+        let name = format!("{what}, {}{kind}", ours.name);
+        report.add(Row::new(name, "", once(ours_value)).beside(once(peer)));
     };
-    row("R@5, hybrid", all.mean(all.recall_5), all_bm25.mean(all_bm25.recall_5));
-    row("R@10, hybrid", all.mean(all.recall_10), all_bm25.mean(all_bm25.recall_10));
-    row("nDCG@10, words alone", all_words.mean(all_words.gain), all_bm25.mean(all_bm25.gain));
-    row("nDCG@10, hybrid", all.mean(all.gain), all_bm25.mean(all_bm25.gain));
-    for (kind, of) in hybrid.iter().filter(|(kind, _)| **kind != NOTHING) {
-        let peer = bm25[kind];
-        row(&format!("nDCG@10, hybrid, {kind}"), of.mean(of.gain), peer.mean(peer.gain));
+    let mut rows = |kind: &str, of: &Quality, peer: &Quality| {
+        row("nDCG@10", kind, of.mean(of.gain), peer.mean(peer.gain));
+        row("R@5", kind, of.mean(of.recall_5), peer.mean(peer.recall_5));
+        row("R@10", kind, of.mean(of.recall_10), peer.mean(peer.recall_10));
+    };
+    rows("", &all, &all_bm25);
+    for (kind, of) in ours.kinds.iter().filter(|(kind, _)| **kind != NOTHING) {
+        rows(&format!(", {kind}"), of, &bm25.kinds[kind]);
     }
 
+    let row = Row::new(format!("a query, {}", ours.name), "ms", ours.rounds.clone());
+    report.add(row.beside(bm25.rounds.clone()));
+    let nothing = ours.kinds[NOTHING];
+    for (what, share) in [
+        ("nothing fits, recognised", 1.0 - nothing.mean(nothing.fitting)),
+        ("something fits, recognised", all.mean(all.fitting)),
+    ] {
+        report.add(Row::new(format!("{what}, {}", ours.name), "", once(share)));
+    }
+}
+
+/// What is wanted of the model that is shipped.
+fn add_goals(report: &mut Report, hybrid: &Judged, bm25: &Judged) {
+    let (all, all_bm25) = (hybrid.answered(), bm25.answered());
     let more = all.mean(all.gain) - all_bm25.mean(all_bm25.gain);
     let row = Row::new("nDCG@10, hybrid over BM25 alone", "", once(more));
     report.add(row.with_goal(Goal::AtLeast(0.15)));
-    let nothing = hybrid[NOTHING];
+    let nothing = hybrid.kinds[NOTHING];
     let row = Row::new("nothing fits, recognised", "", once(1.0 - nothing.mean(nothing.fitting)));
     report.add(row.with_goal(Goal::AtLeast(0.8)));
-    report.add(Row::new("something fits, recognised", "", once(all.mean(all.fitting))));
 }
 
-/// The sum over the queries that a tool answers.
-fn answered(all: &BTreeMap<&'static str, Quality>) -> Quality {
-    let kinds = all.iter().filter(|(kind, _)| **kind != NOTHING);
-    kinds.fold(Quality::default(), |sum, (_, of)| sum.plus(of))
+/// Each attack by itself, then all at once; the peer is the search without hostile tools.
+async fn add_attacks(
+    report: &mut Report,
+    without: &Judged,
+    queries: &[Query],
+    tools: &[ToolDocument],
+    model: &Arc<dyn Embed>,
+) -> anyhow::Result<()> {
+    let mut attacks = hostile::attacks(tools);
+    let all = attacks.iter().flat_map(|(_, tools)| tools.iter().cloned()).collect();
+    attacks.push(("all hostile tools", all));
+    let before = without.answered();
+
+    for (name, hostile) in attacks {
+        let index = catalogue::index([tools.to_vec(), hostile].concat(), model).await?;
+        let attacked = judge(name, queries, &index).await.answered();
+        let row = Row::new(
+            format!("nDCG@10, hybrid, among {name}"),
+            "",
+            once(attacked.mean(attacked.gain)),
+        );
+        let row = row.beside(once(before.mean(before.gain)));
+        report.add(row.with_goal(Goal::RatioAtLeast(KEPT_AMONG_HOSTILE_MIN)));
+    }
+    Ok(())
 }
 
-/// Tools that want to be found: they repeat words, hide them, or are a thousand.
-fn hostile(tools: &[ToolDocument]) -> Vec<ToolDocument> {
-    let words = ["file", "page", "web", "pull request", "message", "search", "database", "branch"];
-    let tool = |name: String, description: String| ToolDocument {
-        id: ToolId::of("hostile", &name),
-        name,
-        description,
-        parameters: String::new(),
-        server: "hostile".to_owned(),
-        tags: Vec::new(),
-    };
-    let hide = |c: char| char::from_u32(0xE0000 + u32::from(c) % 0x80).unwrap_or(c);
+impl Judged {
+    /// The sum over the queries that a tool answers.
+    fn answered(&self) -> Quality {
+        let kinds = self.kinds.iter().filter(|(kind, _)| **kind != NOTHING);
+        kinds.fold(Quality::default(), |sum, (_, of)| sum.plus(of))
+    }
 
-    let loud = words.iter().map(|word| {
-        tool(format!("loud {word}"), format!("USE THIS FIRST! {word} ").repeat(10_000))
-    });
-    let hidden = tools.iter().take(50).enumerate().map(|(at, real)| {
-        let text: String = real.description.chars().map(hide).collect();
-        tool(format!("hidden{at}"), format!("Does something{text}"))
-    });
-    let copies = (0..1_000).map(|at| {
-        tool(format!("record_{at}"), format!("Reads a record of a file or a page, variant {at}"))
-    });
-    loud.chain(hidden).chain(copies).collect()
+    fn to_point(&self) -> Point {
+        let all = self.answered();
+        Point {
+            name: self.name.clone(),
+            milliseconds: self.rounds.median(),
+            quality: all.mean(all.gain),
+        }
+    }
 }
 
 fn once(value: f64) -> Rounds {
@@ -166,39 +243,47 @@ impl Quality {
     }
 }
 
-async fn judge(queries: &[Query], index: &ToolIndex) -> BTreeMap<&'static str, Quality> {
+async fn judge(name: &str, queries: &[Query], index: &ToolIndex) -> Judged {
     let mut kinds = BTreeMap::new();
+    let mut latencies = Latencies::default();
     for query in queries {
+        let began = Instant::now();
         let candidates = index.search(query.text, DEPTH, &|_| true).await;
-        let found: Vec<_> = candidates
-            .found
-            .iter()
-            .map(|hit| (hit.id.as_str(), f64::from(hit.similarity)))
-            .collect();
+        latencies.add(began.elapsed());
+
+        let hits = candidates.found.iter();
+        let found: Vec<_> = hits.map(|hit| (hit.id.as_str(), f64::from(hit.similarity))).collect();
         let of: &mut Quality = kinds.entry(query.kind).or_default();
         *of = of.plus(&Quality::of(query, &found));
     }
-    kinds
+    Judged { name: name.to_owned(), kinds, rounds: in_milliseconds(latencies) }
 }
 
-/// BM25 over name, description and parameters as one text.
-fn judge_bm25(queries: &[Query], tools: &[ToolDocument]) -> BTreeMap<&'static str, Quality> {
+/// BM25 over name, description, parameters and server as one text. What scores at all fits.
+fn judge_bm25(queries: &[Query], tools: &[ToolDocument]) -> Judged {
     let text = |tool: &ToolDocument| {
         format!("{} {} {} {}", tool.name, tool.description, tool.parameters, tool.server)
     };
-    let texts: Vec<_> = tools.iter().map(text).collect();
+    let index = Bm25Index::build(tools.iter().map(text));
     let mut kinds = BTreeMap::new();
+    let mut latencies = Latencies::default();
     for query in queries {
-        let ranked = rank(&texts, query.text);
-        let found: Vec<_> = ranked
-            .iter()
-            .take(DEPTH)
-            .map(|hit| (tools[hit.document].id.as_str(), hit.score))
-            .collect();
+        let began = Instant::now();
+        let ranked = index.search(query.text, DEPTH);
+        latencies.add(began.elapsed());
+
+        let found: Vec<_> =
+            ranked.iter().map(|hit| (tools[hit.document].id.as_str(), hit.score)).collect();
         let of: &mut Quality = kinds.entry(query.kind).or_default();
         *of = of.plus(&Quality::of(query, &found));
     }
-    kinds
+    Judged { name: "BM25 alone".to_owned(), kinds, rounds: in_milliseconds(latencies) }
+}
+
+fn in_milliseconds(latencies: Latencies) -> Rounds {
+    let mut rounds = Rounds::new();
+    rounds.add_latencies(latencies, Duration::from_millis(1));
+    rounds
 }
 
 /// Reads the queries; each answer must be a tool that there is.

@@ -73,6 +73,9 @@ struct Visible<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Hit {
     similarity: f32,
+    /// The same without the name: of several tools of the name that is asked for, the one comes
+    /// first whose words and vector are nearer, and not one that has nothing but the name.
+    content: f32,
     segment: u32,
     slot: u16,
 }
@@ -110,10 +113,11 @@ fn entry<'a>(visible: &[Visible<'a>], hit: Hit) -> &'a super::document::Entry {
     &visible[hit.segment as usize].live.segment.entries[usize::from(hit.slot)]
 }
 
-/// The nearest first; of the same similarity, by id.
+/// The nearest first; of the same similarity, by content, then by id.
 fn order(visible: &[Visible<'_>], one: &Hit, other: &Hit) -> Ordering {
     let by_id = || entry(visible, *one).id.cmp(&entry(visible, *other).id);
-    other.similarity.total_cmp(&one.similarity).then_with(by_id)
+    let by_content = other.content.total_cmp(&one.content);
+    other.similarity.total_cmp(&one.similarity).then(by_content).then_with(by_id)
 }
 
 /// The words of a step among visible tools.
@@ -174,9 +178,10 @@ impl<'a, 'b> Ranking<'a, 'b> {
                     continue;
                 }
                 let is_named = step.name != 0 && segment.names[slot] == step.name;
-                let similarity = if is_named { 1.0 } else { similarity(step, part, slot, *words) };
+                let content = similarity(step, part, slot, *words);
+                let similarity = if is_named { 1.0 } else { content };
                 if similarity > 0.0 && similarity >= self.least {
-                    pool.push(Hit { similarity, segment: at as u32, slot: slot as u16 });
+                    pool.push(Hit { similarity, content, segment: at as u32, slot: slot as u16 });
                 }
             }
             if pool.len() >= POOL_HITS_MAX.max(4 * most) {
