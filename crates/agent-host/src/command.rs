@@ -109,7 +109,7 @@ pub(crate) async fn run(
         Command::Logout(options) => login::log_out(options, &settings, &context).await,
         // `main` has done these, or printed what they are given.
         Command::Config(_) | Command::Health(_) => Ok(Exit::SUCCESS),
-        Command::Demo => demo::run(settings, &context).await,
+        Command::Demo => Box::pin(demo::run(settings, &context)).await,
     }
 }
 

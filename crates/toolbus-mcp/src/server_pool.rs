@@ -326,8 +326,8 @@ impl ServerPool {
         self.0.roster.find(name)?.details()
     }
 
-    /// All about one server, by its name in any case; one that is being connected for the first time
-    /// is waited for, up to `limit`.
+    /// All about one server, by its name in any case; one that is connected for the first time just
+    /// now is waited for, up to `limit`.
     ///
     /// # Errors
     /// What there is to say after `Server 'x' is not connected`.

@@ -21,7 +21,7 @@ pub fn minilm() -> Option<PathBuf> {
     Some(crate::parts::folder("minilm")?.join("model"))
 }
 
-/// A JSON array of the tools of two dozen MCP servers that others wrote: `server`, `name`,
+/// A JSON array of the tools of 68 MCP servers that others wrote: `server`, `name`,
 /// `description`, `parameters`. `None` where it has not been fetched and may be missing.
 ///
 /// # Panics

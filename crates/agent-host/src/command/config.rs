@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use toolbus_config::error_chain::in_lines;
 use toolbus_config::{Environment, Errors, Origin, SettingsFile, set_value};
+use toolbus_runtime::report;
 use toolbus_runtime::service::{self, Exit};
 
-use super::{misuse, print, warn};
+use super::{misuse, print, print_error};
 use crate::arguments::ConfigSet;
 use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
@@ -30,8 +31,8 @@ pub(crate) fn print_path(source: &SettingsSource) -> Exit {
     let Some(path) = file.path() else { return Exit::FAILURE };
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     print(&format!("{}\n", path.display()));
-    if !path.exists() {
-        warn("there is no such file yet: `agent-host config set` makes it");
+    if !path.exists() && !source.common.quiet {
+        report::print_warning("there is no such file yet: `agent-host config set` makes it");
     }
     Exit::SUCCESS
 }
@@ -65,11 +66,9 @@ pub(crate) fn set(options: ConfigSet, source: &SettingsSource) -> Exit {
 
     let changed = SettingsFile::Changed { path: path.clone(), text: edited.text.clone() };
     match check(source, &changed, &file, &edited.key) {
-        Ok(notes) => notes.iter().for_each(|note| warn(&format!("warning: {note}"))),
-        Err(errors) => {
-            warn(in_lines(&errors).trim_end());
-            return Exit::MISUSE;
-        }
+        Ok(notes) if source.common.quiet => drop(notes),
+        Ok(notes) => notes.iter().for_each(report::print_warning),
+        Err(errors) => return misuse(in_lines(&errors).trim_end()),
     }
     if let Err(error) = replace(&path, edited.text.as_bytes()) {
         return fail(&path, "written", &error);
@@ -81,7 +80,7 @@ pub(crate) fn set(options: ConfigSet, source: &SettingsSource) -> Exit {
 }
 
 fn fail(path: &Path, what: &str, error: &io::Error) -> Exit {
-    warn(&format!("error: {} cannot be {what}: {error}", path.display()));
+    print_error(format_args!("{} cannot be {what}: {error}", path.display()));
     Exit::FAILURE
 }
 

@@ -10,7 +10,7 @@ use toolbus_config::{Environment, HttpUrl, ListenAddress, on_one_line};
 use toolbus_runtime::health::{Readiness, ask_readiness};
 use toolbus_runtime::service::{self, Exit};
 
-use super::{misuse, print, warn};
+use super::{misuse, print};
 use crate::arguments::HealthOptions;
 use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
@@ -64,14 +64,11 @@ fn health_address(source: &SettingsSource) -> Result<ListenAddress, Exit> {
         source.own.clone(),
         &Environment::of_process(),
     );
-    let loaded = loaded.map_err(|errors| {
-        warn(in_lines(&errors).trim_end());
-        Exit::MISUSE
-    })?;
+    let loaded = loaded.map_err(|errors| misuse(in_lines(&errors).trim_end()))?;
     loaded.settings.health.address.ok_or_else(|| {
         misuse(
-            "there is no health port: name the one that the service has, with --health, \
-             TOOLBUS_HEALTH or `agent-host config set health.address`, or an HTTP API with --url",
+            "there is no health port: name the one that the service has with TOOLBUS_HEALTH or \
+             `agent-host config set health.address`, or an HTTP API with --url",
         )
     })
 }

@@ -15,9 +15,11 @@ mod speed;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use e2e::bench::{Report, runtime};
 use tikv_jemallocator::Jemalloc;
+use toolbus_search::TransformerModel;
 use toolbus_testkit::search;
 
 /// What ships allocates with jemalloc, so what is measured does: see
@@ -37,7 +39,10 @@ fn main() -> anyhow::Result<ExitCode> {
         runtime.block_on(speed::measure(&mut report, &model))?;
         runtime.block_on(retrieve_tools::measure(&mut report, &model))?;
         // The first is what goals are for.
-        let models = [("static model", model)];
+        let mut models = vec![("static model", model)];
+        if let Some(folder) = search::minilm() {
+            models.push(("transformer", Arc::new(TransformerModel::open(&folder)?)));
+        }
         let points = runtime.block_on(quality::measure(&mut report, &models, &catalogue))?;
 
         fs::create_dir_all(&folder)?;

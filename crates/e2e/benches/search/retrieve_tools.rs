@@ -107,6 +107,7 @@ async fn serve(model: &Arc<dyn Embed>) -> anyhow::Result<Served> {
         policy: Arc::new(policy.clone()),
         index: index.clone(),
         store: None,
+        splitter: None,
     });
     ensure!(discovery.state().discoverable == TOOLS, "{:?}", discovery.state());
     catalogue::wait_for_vectors(&index, embedding).await?;
@@ -127,6 +128,7 @@ async fn serve(model: &Arc<dyn Embed>) -> anyhow::Result<Served> {
         store,
         view: View::all(),
         webhooks: None,
+        vault: None,
     };
     let api = ToolApi::start(ApiSettings { tokens, ..ApiSettings::default() }, config, deps);
     let limits = http::Limits { connections_max: CONNECTIONS_MAX, lifetime: None };
