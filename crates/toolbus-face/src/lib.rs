@@ -90,7 +90,8 @@ pub struct FaceDeps {
 
 impl FaceDeps {
     /// Reads what a view sees of an MCP server, by its name in any case; `None` where that is
-    /// nothing, or no bridge has announced it.
+    /// nothing, or no bridge has announced it. One that is being connected for the first time is
+    /// not there yet: what it can do is told to a client once, at the beginning.
     pub(crate) fn read_seen<T>(
         &self,
         name: &str,
@@ -98,7 +99,9 @@ impl FaceDeps {
         read: impl FnOnce(&McpServerSummary) -> T,
     ) -> Option<T> {
         let known = self.directory.servers();
-        let known = known.iter().find(|known| known.server_name.eq_ignore_ascii_case(name))?;
+        let is_it = |known: &&McpServerSummary| known.server_name.eq_ignore_ascii_case(name);
+        let is_listed = |known: &&McpServerSummary| !known.connecting || known.features.is_some();
+        let known = known.iter().find(is_it).filter(is_listed)?;
         seen_summary(known, view).map(|seen| read(&seen))
     }
 

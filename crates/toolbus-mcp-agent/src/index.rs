@@ -184,6 +184,12 @@ impl KnownServers {
             let name = &summary.server_name;
             let key = name.to_ascii_lowercase();
             match servers.iter().position(|other| other.server_name.eq_ignore_ascii_case(name)) {
+                // What it listed before is not gone, but for now it cannot be reached.
+                Some(at) if summary.connecting => {
+                    let known = &mut servers[at];
+                    (known.connecting, known.unavailable) = (true, summary.unavailable);
+                    known.request_topic = summary.request_topic;
+                }
                 Some(at) => servers[at] = summary,
                 None if servers.len() < SERVERS_MAX => servers.push(summary),
                 None => {

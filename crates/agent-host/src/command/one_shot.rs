@@ -222,7 +222,8 @@ impl OneShot {
                 }
                 _ => self.wait_for_first_words().await,
             }
-            directory.until(|_| self.connecting(needed).is_empty() && directory.is_settled()).await;
+            directory.until(|_| self.connecting(needed).is_empty()).await;
+            directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.is_settled()).await;
         });
 
         let line = Terminal::start_line("MCP servers", self.quiet);

@@ -224,9 +224,9 @@ async fn the_settings_are_shown_without_their_secrets() {
 
 #[tokio::test]
 async fn a_terminal_shows_what_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
     let script = json!({"script": "import time\nprint('so far', flush=True)\ntime.sleep(2)"});
     let shown_with = async |arguments: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
         let mut command = on_a_terminal(&script);
         command.args(arguments);
         let mut process = Process::spawn("terminal", &mut command, folder.path()).unwrap();

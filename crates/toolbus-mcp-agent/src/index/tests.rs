@@ -106,3 +106,28 @@ fn a_change_is_seen_with_its_revision() {
         followed.expect("a change was missed");
     });
 }
+
+/// A bridge that is started again has not lost what its servers offer.
+#[test]
+fn a_server_that_is_being_connected_keeps_what_it_listed() {
+    let index = Index::default();
+    let connecting = |name: &str| McpServerSummary {
+        server_name: name.to_owned(),
+        unavailable: Some("it is being connected".to_owned()),
+        connecting: true,
+        ..McpServerSummary::default()
+    };
+    let mut known = announcement(&["known"], &[]);
+    known.servers[0].tool_names = vec!["echo".to_owned()];
+    index.apply(known, |_| {});
+
+    let servers = vec![connecting("KNOWN"), connecting("new")];
+    index.apply(McpServersIndexed { servers, ..announcement(&[], &[]) }, |_| {});
+    let servers = index.servers();
+    assert_eq!(servers[0].tool_names, ["echo"]);
+    assert!(servers.iter().all(|server| server.connecting && server.unavailable.is_some()));
+    assert_eq!(servers.len(), 2);
+
+    index.apply(announcement(&["known"], &[]), |_| {});
+    assert!(!index.servers()[0].connecting && index.servers()[0].tool_names.is_empty());
+}
