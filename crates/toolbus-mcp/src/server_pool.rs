@@ -19,7 +19,7 @@ use toolbus_wire::clock::unix_now;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
 
-use crate::call::{Call, CallError, Naming, name_list};
+use crate::call::{Call, CallError, Naming};
 use crate::call_result::CallResult;
 use crate::claims::Claims;
 use crate::config::{Entry, ToolChanges};
@@ -336,9 +336,8 @@ impl ServerPool {
         name: &str,
         limit: Duration,
     ) -> Result<McpGetServiceDetailsResponse, String> {
-        let Some(server) = self.0.roster.find(name) else {
-            return Err(name_list("Servers", &self.shared_router().nearest_servers(name)));
-        };
+        // In RockBot's words, who says no more than that.
+        let server = self.0.roster.find(name).ok_or_else(String::new)?;
         if server.connecting_since().is_some() {
             // Time is up: the server is still being connected, which is said below.
             let _ = timeout(limit, server.wait_first_attempt()).await;

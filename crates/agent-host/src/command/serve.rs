@@ -154,10 +154,17 @@ fn set_status(context: &Context, fleet: &Fleet, ports: Ports) {
             toolbus.tools().tools().iter().map(|entry| entry.tool.name.clone()).collect();
         let away = toolbus.directory().away_servers();
         let servers = toolbus.directory().servers();
-        let servers = servers.iter().map(|server| server.server_name.clone());
-        let servers: Vec<_> = servers.filter(|server| !away.contains(server)).collect();
+        let names = |connecting: bool| -> Vec<String> {
+            let known = servers.iter().filter(|server| server.connecting == connecting);
+            let names = known.map(|server| server.server_name.clone());
+            names.filter(|server| !away.contains(server)).collect()
+        };
+        let (connecting, servers) = (names(true), names(false));
 
         let mut status = json!({"agent": toolbus.name(), "tools": tools, "mcpServers": servers});
+        if !connecting.is_empty() {
+            status["mcpServersConnecting"] = connecting.into();
+        }
         let book = policy.book();
         status["policy"] =
             json!({"revision": book.revision().as_str(), "rules": book.rule_count()});

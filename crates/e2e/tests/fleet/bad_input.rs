@@ -237,7 +237,7 @@ fn of_the_management() -> Vec<Row> {
         row(
             "a server that is not there",
             details(r#"{"serverName": "nobody"}"#),
-            End::Answer(json!({"error": "Server 'nobody' is not connected. Servers: marks"})),
+            End::Answer(json!({"error": "Server 'nobody' is not connected"})),
         ),
         row(
             "an unknown type",

@@ -40,13 +40,13 @@ async fn three_processes_run_a_tool_each() {
     assert_eq!(said, (Some(1), String::new(), told));
     let said = say(&["execute_python_script", "{}"]).await;
     let told = "invalid_arguments: Missing 'script' argument\n".to_owned();
-    assert_eq!(said, (Some(1), String::new(), told));
+    assert_eq!(said, (Some(2), String::new(), told));
     let (exit, stdout, stderr) = say(&["execute_python_script", "{"]).await;
     assert_eq!((exit, &*stdout), (Some(2), ""));
     assert!(stderr.starts_with("error: the arguments are not JSON: "), "{stderr}");
     let said = say(&["execute_python_script", "[1]"]).await;
     let told = "invalid_arguments: arguments must be a JSON object, not an array\n".to_owned();
-    assert_eq!(said, (Some(1), String::new(), told));
+    assert_eq!(said, (Some(2), String::new(), told));
     let said = say(&["nothing", "{}"]).await;
     let told = "tool_not_found: Tool 'nothing' is not registered.\n".to_owned();
     assert_eq!(said, (Some(1), String::new(), told));

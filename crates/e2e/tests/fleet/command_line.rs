@@ -37,7 +37,7 @@ async fn bash_completes_the_commands_of_the_agent_host() {
     let script = printed("agent-host", &["completions", "bash"]).await;
     let ask = format!(
         "{script}\nCOMP_WORDS=(agent-host inv); COMP_CWORD=1\n\
-         _agent-host agent-host inv agent-host; echo \"${{COMPREPLY[*]}}\""
+         _agent__host agent-host inv agent-host; echo \"${{COMPREPLY[*]}}\""
     );
     // Longer than an argument may be.
     let folder = tempfile::tempdir().unwrap();
@@ -76,8 +76,9 @@ async fn the_settings_are_printed_with_or_without_a_command() {
         let settings = launch.run(LIMIT).await.unwrap().stdout;
         assert!(settings.contains("[log]\n"), "{program}: {settings}");
     }
-    let settings = printed("agent-host", &["serve", "--mcp", ":0", "--print-config"]).await;
-    assert!(settings.contains("\":0\"  # --mcp\n"), "{settings}");
+    let settings =
+        printed("agent-host", &["serve", "--mcp", "127.0.0.1:0", "--print-config"]).await;
+    assert!(settings.contains("\"127.0.0.1:0\"  # --mcp\n"), "{settings}");
 }
 
 #[tokio::test]

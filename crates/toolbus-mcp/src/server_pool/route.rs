@@ -102,11 +102,6 @@ impl ToolRouter<'_> {
     }
 
     fn server_unknown(&self, name: &str) -> CallError {
-        CallError::ServerUnknown { server: name.to_owned(), names: self.nearest_servers(name) }
-    }
-
-    /// The names of servers that may be meant by one that there is not.
-    pub(super) fn nearest_servers(&self, name: &str) -> Vec<String> {
         let servers = self.roster.list();
         let configured = || servers.iter().map(|server| server.entry.name.as_str());
         let mut names = nearest_names(name, configured());
@@ -118,7 +113,8 @@ impl ToolRouter<'_> {
         let unnamed: Vec<_> = titled.filter(|titled| !names.contains(titled)).collect();
         names.extend(unnamed);
 
-        names.into_iter().map(str::to_owned).collect()
+        let names = names.into_iter().map(str::to_owned).collect();
+        CallError::ServerUnknown { server: name.to_owned(), names }
     }
 
     /// The server that has the tool's name.

@@ -173,7 +173,7 @@ fn lookups_and_calls() -> Vec<Case> {
         (
             "mcp_get_service_details",
             json!({"server_name": "nobody"}),
-            "error: Server 'nobody' is not connected. Servers: Good",
+            "error: Server 'nobody' is not connected",
         ),
         (
             "mcp_invoke_tool",

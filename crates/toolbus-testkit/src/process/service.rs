@@ -100,7 +100,8 @@ impl Launch {
         self
     }
 
-    /// Starts the program as a service, with `--health` added, and does not wait for it.
+    /// Starts the program as a service, or a command that a test looks into, with a health port,
+    /// and does not wait for it.
     ///
     /// # Errors
     /// When the binary is missing or older than its sources, or cannot be started.
@@ -108,7 +109,7 @@ impl Launch {
         let [port] = crate::ports::free()?;
         let health = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let folder = TempDir::with_prefix("toolbus-service-")?;
-        let launch = self.arg("--health").arg(health.to_string());
+        let launch = self.env("TOOLBUS_HEALTH", health.to_string());
         let process = launch.spawn(folder.path())?;
         Ok(Service { process, health, http: crate::http_client()?, _folder: folder })
     }
