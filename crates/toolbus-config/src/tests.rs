@@ -494,7 +494,7 @@ fn the_reference_page_names_every_key() {
     | `bus.dead_letter_exchange` | `TOOLBUS_BUS__DEAD_LETTER_EXCHANGE` | text | `"rockbot.dlx"` | The topic exchange that rejected messages go to. |
     | `bus.prefetch` | `TOOLBUS_BUS__PREFETCH` | whole number, 1 to 1000 | `10` | How many deliveries each subscription works on at a time. It is the prefetch and the number of permits at once, so that nothing waits unseen in a worker. |
     | `bus.queue_profile` | `TOOLBUS_BUS__QUEUE_PROFILE` | `upstream-m` or `upstream-n` | `"upstream-m"` | Which version's arguments the queues are declared with that another system declares too. |
-    | `log.filter` | `TOOLBUS_LOG__FILTER` | a log filter, such as `debug` | not set | A level (`error`, `warn`, `info`, `debug`, `trace`, `off`) or directives such as `info,toolbus_bus=debug`. When not set: `info` for services, `warn` for one-shot commands. |
+    | `log.filter` | `TOOLBUS_LOG__FILTER` | a log filter, such as `debug` | not set | A level (`error`, `warn`, `info`, `debug`, `trace`, `off`) or directives such as `info,toolbus_bus=debug`. When not set: `info` for services. One-shot commands log from `warn` up and go by no filter but that of `--log`, `TOOLBUS_LOG` or `RUST_LOG`. |
     | `log.format` | `TOOLBUS_LOG__FORMAT` | `auto` or `human` or `json` | `"auto"` | How lines are written to standard error. |
     | `servers.<name>.url` | `TOOLBUS_SERVERS__<name>__URL` | the URL of an HTTP endpoint, such as `http://collector:4318` |  | Where it is. |
     | `servers.<name>.token` | `TOOLBUS_SERVERS__<name>__TOKEN` | secret text |  | How it is authorised. |

@@ -91,8 +91,10 @@ impl Host {
     async fn wait_for(&self, servers: &[&str]) {
         toolbus_testkit::eventually(LIMIT, async || {
             let (_, status) = self.service.look("/status").await?;
+            let known: Value = serde_json::from_str(&status)?;
+            let known = known["details"]["mcpServers"].as_array().cloned().unwrap_or_default();
             for server in servers {
-                anyhow::ensure!(status.contains(&format!("\"{server}\"")), "{status}");
+                anyhow::ensure!(known.contains(&json!(server)), "{status}");
             }
             Ok(())
         })

@@ -98,7 +98,7 @@ async fn one_that_stays_away_is_tried_later_each_time() {
         let seconds = next_try_in.as_millis().div_ceil(1_000);
         assert_eq!((attempts, seconds), (attempt, pause));
         // Until a moment after the next attempt.
-        sleep(next_try_in + Duration::from_millis(10)).await;
+        sleep(next_try_in + Duration::from_millis(50)).await;
     }
     set.close(Duration::ZERO).await;
 }
