@@ -42,6 +42,12 @@ impl Tokenizer {
         // `[SEP]` in a text is a word like others.
         inner.set_encode_special_tokens(true);
 
+        // The library panics on a text where a template names a token that there is not.
+        let probe = || inner.encode("a", true).is_ok();
+        if !std::panic::catch_unwind(std::panic::AssertUnwindSafe(probe)).unwrap_or(false) {
+            return Err(malformed("it cannot split a text"));
+        }
+
         let unknown = match unknown {
             Some(Unknown::Text(text)) => inner.token_to_id(&text),
             Some(Unknown::Number(number)) => Some(number),
