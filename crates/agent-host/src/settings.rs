@@ -236,6 +236,10 @@ pub(crate) fn of_arguments(arguments: &Arguments) -> Vec<Setting> {
     };
     let mcp = serve.and_then(|options| options.mcp.clone());
     let http = serve.and_then(|options| options.http.clone());
+    let asked = match &arguments.command {
+        Some(Command::Health(options)) => options.health.clone(),
+        _ => None,
+    };
 
     let mut settings = arguments.member.settings();
     settings.extend(serve.map(|options| options.service.settings()).unwrap_or_default());
@@ -243,6 +247,7 @@ pub(crate) fn of_arguments(arguments: &Arguments) -> Vec<Setting> {
         file.map(|file| Setting::text("mcp.config", file, "--mcp-config")),
         mcp.map(|address| Setting::text("mcp_face.address", address, "--mcp")),
         http.map(|address| Setting::text("http.address", address, "--http")),
+        asked.map(|address| Setting::text("health.address", address, "--health")),
         arguments.trust_folder.then(|| Setting::json("trust_folder", true, "--trust-folder")),
     ];
     settings.extend(own.into_iter().flatten());

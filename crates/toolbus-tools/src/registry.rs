@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use toolbus_config::nearest_name;
 use toolbus_wire::ErrorCode;
 
 use crate::call::{CallError, Invocation, Output};
@@ -26,6 +27,8 @@ pub use snapshot::Snapshot;
 
 /// Most tools that a registry holds.
 pub const TOOLS_MAX: usize = 20_000;
+/// Most arguments that are compared with those of a schema.
+const ARGUMENTS_COMPARED_MAX: usize = 100;
 
 /// Tools by name. Names differ by case. Look-ups do not wait for each other, nor for changes that
 /// are being made.
@@ -239,6 +242,20 @@ impl ToolEntry {
             drop_nulls(&self.tool.parameters, arguments);
         }
         self.schema.check(&arguments).err().unwrap_or_default()
+    }
+
+    /// The arguments of these names that the tool's schema does not have, each with the one that
+    /// was probably meant, which is not among them. At most 100 are looked at.
+    #[must_use]
+    pub fn unknown_arguments<'a>(&'a self, given: &[&'a str]) -> Vec<(&'a str, Option<&'a str>)> {
+        let declared = self.tool.parameters.get("properties").and_then(Value::as_object);
+        let Some(declared) = declared else { return Vec::new() };
+        let absent = || declared.keys().map(String::as_str).filter(|name| !given.contains(name));
+        let unknown = given.iter().filter(|name| !declared.contains_key(**name));
+        unknown
+            .take(ARGUMENTS_COMPARED_MAX)
+            .map(|name| (*name, nearest_name(name, absent())))
+            .collect()
     }
 
     /// How long a call with these arguments may take when the caller does not say.

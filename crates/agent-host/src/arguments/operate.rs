@@ -42,6 +42,10 @@ pub struct ConfigSet {
 /// `health`.
 #[derive(Debug, Args)]
 pub struct HealthOptions {
+    /// The health port to ask, such as 127.0.0.1:8080 [env: TOOLBUS_HEALTH]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "url")]
+    pub health: Option<String>,
+
     /// Ask an HTTP API of toolbus at this address instead, by its /v1/health
     #[arg(long, value_name = "URL")]
     pub url: Option<HttpUrl>,

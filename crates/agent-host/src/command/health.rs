@@ -67,8 +67,8 @@ fn health_address(source: &SettingsSource) -> Result<ListenAddress, Exit> {
     let loaded = loaded.map_err(|errors| misuse(in_lines(&errors).trim_end()))?;
     loaded.settings.health.address.ok_or_else(|| {
         misuse(
-            "there is no health port: name the one that the service has with TOOLBUS_HEALTH or \
-             `agent-host config set health.address`, or an HTTP API with --url",
+            "there is no health port: name the one that the service has, with --health, \
+             TOOLBUS_HEALTH or `agent-host config set health.address`, or an HTTP API with --url",
         )
     })
 }

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 
 use serde_json::json;
-use toolbus_config::nearest_name;
 use toolbus_discovery::DescribeError;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::call::{Arguments, Call, CallError, CallTime, Outcome, Output};
@@ -135,15 +134,13 @@ async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Cont
 fn warn_of_unknown(entry: &ToolEntry, arguments: &CallArguments, context: &Context) {
     let schema = &entry.tool.parameters;
     let is_open = ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
-    let Some(declared) = schema["properties"].as_object() else { return };
     if is_open.iter().any(|keyword| schema.get(keyword).is_some()) {
         return;
     }
 
     let names = arguments.names();
-    for name in names.iter().filter(|name| !declared.contains_key(*name)) {
-        let absent = declared.keys().filter(|declared| !names.contains(declared));
-        let meant = nearest_name(name, absent.map(String::as_str));
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for (name, meant) in entry.unknown_arguments(&names) {
         let hint = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
         let tool = &entry.tool.name;
         print_warning(format_args!("{tool} has no argument '{name}'{hint}"), context);

@@ -263,6 +263,8 @@ async fn cx_c1_settings_are_changed_and_the_service_is_asked_how_it_is() {
     let api = ApiClient::of(&service).await;
     let healthy = run(&["health", "--url", &api.base]).await;
     assert_eq!((&*healthy.stdout, healthy.status.code()), ("healthy\n", Some(0)), "{healthy:?}");
+    let port = run(&["health", "--health", &service.health().to_string()]).await;
+    assert_eq!((&*port.stdout, port.status.code()), ("healthy\n", Some(0)), "{port:?}");
     service.process().terminate(LIMIT).await.unwrap();
     let gone = run(&["health", "--url", &api.base, "--json"]).await;
     assert_eq!(gone.status.code(), Some(1), "{gone:?}");

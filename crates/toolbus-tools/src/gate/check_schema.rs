@@ -1,16 +1,12 @@
 //! The schema gate: checks the arguments against the tool's schema.
 
-use serde_json::Value;
-use toolbus_config::nearest_name;
+use serde_json::{Map, Value};
 
 use super::{Gate, Passage, Verdict};
 use crate::artifact::find_references;
 use crate::call::CallError;
 use crate::registry::ToolEntry;
 use crate::schema::{VIOLATIONS_MAX, Violation, describe};
-
-/// Most arguments that are compared with those of the schema.
-const COMPARED_MAX: usize = 100;
 
 /// Refuses arguments that the tool does not take, and says everything that is wrong with them. A
 /// read has no schema.
@@ -50,20 +46,12 @@ pub(super) fn check(entry: &ToolEntry, arguments: &Value) -> Result<(), CallErro
 
 fn refusal(entry: &ToolEntry, arguments: &Value, violations: &[Violation]) -> CallError {
     let mut text = describe(violations, entry.tool.missing_argument);
-    for (name, meant) in misspelt(entry, arguments).into_iter().take(VIOLATIONS_MAX) {
+    let given = arguments.as_object().into_iter().flat_map(Map::keys);
+    let given: Vec<_> = given.map(String::as_str).collect();
+    let unknown = entry.unknown_arguments(&given);
+    let misspelt = unknown.into_iter().filter_map(|(name, meant)| Some((name, meant?)));
+    for (name, meant) in misspelt.take(VIOLATIONS_MAX) {
         text.push_str(&format!("; '{name}' is no argument of it, did you mean '{meant}'?"));
     }
     CallError::invalid_arguments(text)
-}
-
-/// The arguments that the schema does not have, with the one that was probably meant, which is not
-/// given.
-fn misspelt<'a>(entry: &'a ToolEntry, arguments: &'a Value) -> Vec<(&'a str, &'a str)> {
-    let declared = entry.tool.parameters.get("properties").and_then(Value::as_object);
-    let (Some(declared), Some(given)) = (declared, arguments.as_object()) else {
-        return Vec::new();
-    };
-    let absent = || declared.keys().filter(|name| !given.contains_key(*name)).map(String::as_str);
-    let unknown = given.keys().filter(|name| !declared.contains_key(*name)).take(COMPARED_MAX);
-    unknown.filter_map(|name| Some((name.as_str(), nearest_name(name, absent())?))).collect()
 }

@@ -258,7 +258,9 @@ impl Recording<'_> {
 
     /// The call has ended with this.
     pub(super) fn end(mut self, outcome: &Outcome) {
-        self.output_bytes = outcome.as_ref().ok().map(Output::text_bytes);
+        if self.events.is_some() {
+            self.output_bytes = outcome.as_ref().ok().map(Output::text_bytes);
+        }
         let status = match outcome {
             Ok(output) if output.is_error => CallStatus::Error,
             _ => CallStatus::Ok,
