@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use toolbus_bus::requester::{self, REQUESTS_MAX};
 use toolbus_bus::{Envelope, Progress, PublishError};
 use toolbus_tools::bus::{error_of, output_of, reply_to};
@@ -60,6 +60,8 @@ async fn each_hop_has_less_time_and_a_timeout_names_what_was_asked_for() {
     assert!(took > 97 * SECOND && took < 99 * SECOND, "the worker says so, in time: {took:?}");
     let left = fleet.look(|seen| seen.left[0]);
     assert!(left > 97 * SECOND && left <= 98 * SECOND, "{left:?}");
+    // It had a moment to hear that it was cancelled.
+    sleep(SECOND).await;
     assert_eq!(fleet.look(|seen| seen.dropped), 1);
 }
 
