@@ -1,12 +1,13 @@
 //! `cargo xtask bench NAME`: one benchmark of the crate `e2e`, on real parts.
 //!
-//! The benchmark itself prints its table, writes it to `target/bench` as `NAME.json` and `NAME.md`,
-//! some with a picture as `NAME.svg`, and fails when it misses a goal. This task gives it programs
-//! that were built alike and the broker, and keeps the table and the picture where asked.
+//! The benchmark itself prints its table, writes it row by row to `target/bench` as `NAME.json` and
+//! `NAME.md`, some with a picture as `NAME.svg`, and fails when it misses a goal. This task gives it
+//! programs that were built alike and the broker, and keeps the table and the picture where asked.
 
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -25,6 +26,10 @@ const PROGRAMS: [&str; 6] = [
     "toolbus-mcp-supervisor",
 ];
 
+/// Set where standard input is held open for as long as the benchmark is to run: when this task
+/// ends, however it ends, the benchmark ends what it started.
+const LIFELINE: &str = "TOOLBUS_BENCH_LIFELINE";
+
 /// What to do with the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BenchTable {
@@ -34,8 +39,9 @@ pub(crate) enum BenchTable {
     Keep,
 }
 
-/// Runs one benchmark; fails when it does.
-pub(crate) fn run_benchmark(name: &str, table: BenchTable) -> anyhow::Result<ExitCode> {
+/// Runs one benchmark with these arguments, of which `--keep` is for its table; fails when it does.
+pub(crate) fn run_benchmark(name: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let (table, arguments) = split_arguments(arguments);
     workspace::run_command(workspace::script_command("dev/setup").arg("--bench"))?;
     real_parts::prepare()?;
     if name == "search" {
@@ -46,38 +52,41 @@ pub(crate) fn run_benchmark(name: &str, table: BenchTable) -> anyhow::Result<Exi
     let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);
     workspace::run_command(workspace::cargo_command(&build).args(programs))?;
     let target = workspace::target_folder()?;
-    let folder = target.join("bench");
-    remove_old_results(&folder, name)?;
 
     let parts = RealParts::start(&target.join("release"))?;
     let mut command =
-        workspace::cargo_command(&["bench", "--workspace", "--locked", "--bench", name]);
-    let status =
-        parts.pass_environment_to(&mut command).status().context("starting cargo bench")?;
+        workspace::cargo_command(&["bench", "--workspace", "--locked", "--bench", name, "--"]);
+    command.args(arguments);
+    let outcome = run_and_publish(parts.pass_environment_to(&mut command), name, table);
     drop(parts);
-
-    publish_results(&folder, name, table)?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    outcome
 }
 
-/// Removes the results of an earlier run of this benchmark.
-pub(crate) fn remove_old_results(folder: &Path, name: &str) -> anyhow::Result<()> {
-    for old in [format!("{name}.json"), format!("{name}.md"), format!("{name}.svg")] {
-        let old = folder.join(old);
-        if old.exists() {
-            fs::remove_file(old)?;
-        }
-    }
-    Ok(())
+/// The arguments of a benchmark without `--keep`.
+pub(crate) fn split_arguments<'a>(arguments: &[&'a str]) -> (BenchTable, Vec<&'a str>) {
+    let table = if arguments.contains(&"--keep") { BenchTable::Keep } else { BenchTable::Show };
+    (table, arguments.iter().copied().filter(|one| *one != "--keep").collect())
 }
 
-/// Checks the results of this benchmark, and keeps its table where that is asked for.
-pub(crate) fn publish_results(folder: &Path, name: &str, table: BenchTable) -> anyhow::Result<()> {
-    let result = folder.join(format!("{name}.json"));
-    let text =
-        fs::read_to_string(&result).with_context(|| format!("{name} left no {name}.json"))?;
-    check_result(&serde_json::from_str(&text).with_context(|| format!("{name}.json"))?)?;
+/// Runs the benchmark by this command, checks what it wrote, and keeps its table where that is
+/// asked for.
+pub(crate) fn run_and_publish(
+    command: &mut Command,
+    name: &str,
+    table: BenchTable,
+) -> anyhow::Result<ExitCode> {
+    let folder = workspace::target_folder()?.join("bench");
+    let began = SystemTime::now();
+    let command = command.env(LIFELINE, "stdin").stdin(Stdio::piped());
+    let mut child = command.spawn().context("starting cargo bench")?;
+    // Waiting for a child closes its standard input, unless that is elsewhere.
+    let lifeline = child.stdin.take();
+    let status = child.wait().context("cargo bench")?;
+    drop(lifeline);
+
+    let is_whole = check_result(&folder, name, began)?;
     if table == BenchTable::Keep {
+        ensure!(is_whole, "the table of {name} is not kept: parts of it are missing");
         let kept = workspace::root().join("docs/benchmarks");
         fs::create_dir_all(&kept)?;
         fs::copy(folder.join(format!("{name}.md")), kept.join(format!("{name}.md")))
@@ -87,11 +96,18 @@ pub(crate) fn publish_results(folder: &Path, name: &str, table: BenchTable) -> a
             fs::copy(folder.join(&picture), kept.join(&picture))?;
         }
     }
-    Ok(())
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks that the result has the members which its readers rely on.
-fn check_result(result: &Value) -> anyhow::Result<()> {
+/// Checks that the result is of a run that began then and has the members which its readers rely
+/// on. Says whether no part of it is missing.
+fn check_result(folder: &Path, name: &str, began: SystemTime) -> anyhow::Result<bool> {
+    let path = folder.join(format!("{name}.json"));
+    let text = fs::read_to_string(&path).with_context(|| format!("{name} left no {name}.json"))?;
+    // File systems tell the time in steps.
+    let is_new = fs::metadata(&path)?.modified()? + Duration::from_secs(1) >= began;
+    ensure!(is_new, "{name} wrote nothing");
+    let result: Value = serde_json::from_str(&text).with_context(|| format!("{name}.json"))?;
     ensure!(!result["machine"].is_null(), "the result names no machine");
     let rows = result["rows"].as_array().context("the result has no rows")?;
     ensure!(!rows.is_empty(), "the result has no rows");
@@ -100,5 +116,6 @@ fn check_result(result: &Value) -> anyhow::Result<()> {
             ensure!(row.get(member).is_some(), "a row of the result has no {member}: {row}");
         }
     }
-    Ok(())
+    let missing = result["missing"].as_object().context("the result says what is missing")?;
+    Ok(missing.is_empty())
 }

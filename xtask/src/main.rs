@@ -24,8 +24,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
         ["test", rest @ ..] => test_run::run_and_print_sum(rest),
-        ["bench", name] => bench::run_benchmark(name, bench::BenchTable::Show),
-        ["bench", name, "--keep"] => bench::run_benchmark(name, bench::BenchTable::Keep),
+        ["bench", name, rest @ ..] => bench::run_benchmark(name, rest),
         ["soak", "scripts", rest @ ..] => soak::soak_scripts(rest),
         ["chaos", rest @ ..] => chaos::run_chaos(rest),
         ["conformance"] => conformance::build_and_run(conformance::ConformanceTable::Compare),

@@ -5,9 +5,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-
-use crate::bench::{self, BenchTable};
+use crate::bench;
 use crate::cluster::{Cluster, KUBECONFIG};
 use crate::real_parts::{self, RealParts};
 use crate::workspace;
@@ -19,15 +17,11 @@ const PACKAGES: [&str; 7] =
 
 /// Runs it with these arguments, of which `--keep` is for the table.
 pub(crate) fn soak_scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {
-    let table = if arguments.contains(&"--keep") { BenchTable::Keep } else { BenchTable::Show };
-    let arguments: Vec<&str> = arguments.iter().copied().filter(|one| *one != "--keep").collect();
+    let (table, arguments) = bench::split_arguments(arguments);
     real_parts::prepare()?;
     let mut build = workspace::cargo_command(&["build", "--bins", "--bench", BENCH_NAME]);
     workspace::run_command(build.args(PACKAGES))?;
     let target = workspace::target_folder()?;
-    let folder = target.join("bench");
-    bench::remove_old_results(&folder, BENCH_NAME)?;
-
     let parts = RealParts::start(&target.join("debug"))?;
     let is_local = arguments.windows(2).any(|pair| pair == ["--runner", "local"]);
     let cluster = if is_local { None } else { Some(Cluster::connect_or_start()?) };
@@ -39,10 +33,8 @@ pub(crate) fn soak_scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {
         command.env(KUBECONFIG, cluster.kubeconfig());
     }
 
-    let status =
-        parts.pass_environment_to(&mut command).status().context("starting cargo bench")?;
+    let command = parts.pass_environment_to(&mut command);
+    let outcome = bench::run_and_publish(command, BENCH_NAME, table);
     drop((cluster, parts));
-
-    bench::publish_results(&folder, BENCH_NAME, table)?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    outcome
 }

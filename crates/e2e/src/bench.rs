@@ -5,6 +5,8 @@
 //! is compared with a peer is measured in turns with it, round by round, and compared round by
 //! round.
 
+mod benchmark;
+mod broken_off;
 mod lane;
 mod machine;
 pub mod peer;
@@ -12,6 +14,8 @@ pub mod process;
 mod report;
 mod rounds;
 
+pub use benchmark::Benchmark;
+pub use broken_off::at_end;
 pub use lane::{Burst, Lane, at_once, one_by_one, runtime};
 pub use machine::Machine;
 pub use report::{Goal, Report, Row};

@@ -86,6 +86,16 @@ impl Cluster {
     }
 }
 
+/// Removes a namespace of the cluster with whatever is in it, if it is there.
+///
+/// # Errors
+/// When the cluster does not do so.
+pub fn remove_namespace(name: &str) -> anyhow::Result<()> {
+    let Some(cluster) = cluster() else { return Ok(()) };
+    let delete = ["delete", "namespace", "--ignore-not-found", name];
+    output(cluster.kubectl().args(delete)).map(drop)
+}
+
 /// The images of the services, and which of them hold nothing but the program.
 pub const IMAGES: [(&str, bool); 6] = [
     ("agent-host", true),

@@ -7,13 +7,12 @@
 mod model;
 mod texts;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use e2e::bench::{Goal, Latencies, Report, Rounds, Row, process, runtime};
+use e2e::bench::{Benchmark, Goal, Latencies, Report, Rounds, Row, process, runtime};
 use futures_util::future::join_all;
 use serde_json::json;
 use tempfile::TempDir;
@@ -55,30 +54,32 @@ const GOAL_RESUME_MS: f64 = 50.0;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn main() -> anyhow::Result<ExitCode> {
-    let mut report = Report::new("agent");
-    runtime()?.block_on(async {
-        measure_turns(&mut report).await?;
-        measure_tokens(&mut report).await?;
-        measure_idle(&mut report).await?;
-        measure_at_once(&mut report).await?;
-        measure_resume(&mut report).await
-    })?;
-    texts::measure_chunks(&mut report);
-    texts::measure_services(&mut report);
-    report.note(format!(
+    let parts = ["turns", "tokens", "idle", "at-once", "resume", "texts"];
+    let mut benchmark = Benchmark::begin("agent", env!("CARGO_TARGET_TMPDIR"), &parts)?;
+    let runtime = runtime()?;
+    benchmark.part("turns", |report| runtime.block_on(measure_turns(report)));
+    benchmark.part("tokens", |report| runtime.block_on(measure_tokens(report)));
+    benchmark.part("idle", |report| runtime.block_on(measure_idle(report)));
+    benchmark.part("at-once", |report| runtime.block_on(measure_at_once(report)));
+    benchmark.part("resume", |report| runtime.block_on(measure_resume(report)));
+    benchmark.part("texts", |report| {
+        texts::measure_chunks(report);
+        texts::measure_services(report);
+        Ok(())
+    });
+    benchmark.note(format!(
         "A turn: the model calls one of {TOOLS} tools and answers, in a session of {TURNS_BEFORE} \
          such turns that is read back from SQLite before and whose four events are committed. The \
          model and the tool take no time; with the API, the model is a server in this process, and \
          what the turn has beside the other row is a request of all that, twice, and what is read \
          of it there.",
     ));
-    report.note(
+    benchmark.note(
         "The first token: from when the API writes it until whoever looks on is told. At once: \
          sessions of one agent whose model takes 20 ms for each answer.",
     );
 
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    Ok(benchmark.finish())
 }
 
 /// An agent with tools and a store of its own.

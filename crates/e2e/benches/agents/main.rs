@@ -12,12 +12,11 @@ mod signal;
 mod subagents;
 mod wisps;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::bench::{Report, runtime};
+use e2e::bench::{Benchmark, runtime};
 use tikv_jemallocator::Jemalloc;
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Principal, Scope};
@@ -31,28 +30,14 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn main() -> anyhow::Result<ExitCode> {
-    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
-    let mut report = Report::new("agents");
+    let parts = ["subagents", "wisps", "asking", "schedules"];
+    let mut benchmark = Benchmark::begin("agents", env!("CARGO_TARGET_TMPDIR"), &parts)?;
     let runtime = runtime()?;
-    if is_wanted("subagents") {
-        runtime.block_on(subagents::measure(&mut report))?;
-    }
-
-    if is_wanted("wisps") {
-        runtime.block_on(wisps::measure(&mut report))?;
-    }
-
-    if is_wanted("asking") {
-        runtime.block_on(asking::measure(&mut report))?;
-    }
-
-    if is_wanted("schedules") {
-        runtime.block_on(schedules::measure(&mut report))?;
-    }
-
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    benchmark.part("subagents", |report| runtime.block_on(subagents::measure(report)));
+    benchmark.part("wisps", |report| runtime.block_on(wisps::measure(report)));
+    benchmark.part("asking", |report| runtime.block_on(asking::measure(report)));
+    benchmark.part("schedules", |report| runtime.block_on(schedules::measure(report)));
+    Ok(benchmark.finish())
 }
 
 /// The scope of a turn of an agent in a session.

@@ -11,10 +11,9 @@ mod request;
 mod scripts;
 mod tool;
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use e2e::bench::Report;
+use e2e::bench::Benchmark;
 use tikv_jemallocator::Jemalloc;
 
 /// What ships allocates with jemalloc, so what is measured does: see
@@ -26,30 +25,17 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 const IN_FLIGHT: u16 = 64;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    if let [rabbit::WORKER, url] = named.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [rabbit::WORKER, url] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         rabbit::work(url)?;
         return Ok(ExitCode::SUCCESS);
     }
 
-    let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
-    let mut report = Report::new("bus");
-    if is_wanted("memory") {
-        memory::measure(&mut report)?;
-    }
-
-    if is_wanted("rabbitmq") {
-        rabbit::measure(&mut report)?;
-    }
-
-    if is_wanted("scripts") {
-        scripts::measure(&mut report)?;
-    }
-
-    if is_wanted("idle") {
-        idle::measure(&mut report)?;
-    }
-
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    let parts = ["memory", "rabbitmq", "scripts", "idle"];
+    let mut benchmark = Benchmark::begin("bus", env!("CARGO_TARGET_TMPDIR"), &parts)?;
+    benchmark.part("memory", memory::measure);
+    benchmark.part("rabbitmq", rabbit::measure);
+    benchmark.part("scripts", scripts::measure);
+    benchmark.part("idle", idle::measure);
+    Ok(benchmark.finish())
 }

@@ -4,14 +4,13 @@
 //! `cargo bench -p e2e --bench chain`. Prints a table, writes it as `target/bench/chain.md` and
 //! `chain.json`, and exits 1 when a goal is missed.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
-use e2e::bench::{Goal, Latencies, Report, Rounds, Row, process, runtime};
+use e2e::bench::{Benchmark, Goal, Latencies, Report, Rounds, Row, process, runtime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tikv_jemallocator::Jemalloc;
@@ -56,26 +55,23 @@ const GOAL_STORE_MS: f64 = 200.0;
 const GOAL_STORE_MIB: f64 = 32.0;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let mut report = Report::new("chain");
+    let parts = ["calls", "thousand", "at-once", "storing", "many"];
+    let mut benchmark = Benchmark::begin("chain", env!("CARGO_TARGET_TMPDIR"), &parts)?;
     let runtime = runtime()?;
-    runtime.block_on(async {
-        let bench = Bench::open().await?;
-        bench.measure_calls(&mut report).await?;
-        bench.measure_thousand(&mut report).await?;
-        bench.measure_at_once(&mut report).await?;
-        bench.measure_storing(&mut report).await?;
-        bench.measure_many(&mut report).await?;
-        bench.toolbus.close().await;
-        anyhow::Ok(())
-    })?;
-    report.note(
+    let bench = runtime.block_on(Bench::open())?;
+    benchmark.part("calls", |report| runtime.block_on(bench.measure_calls(report)));
+    benchmark.part("thousand", |report| runtime.block_on(bench.measure_thousand(report)));
+    benchmark.part("at-once", |report| runtime.block_on(bench.measure_at_once(report)));
+    benchmark.part("storing", |report| runtime.block_on(bench.measure_storing(report)));
+    benchmark.part("many", |report| runtime.block_on(bench.measure_many(report)));
+    runtime.block_on(bench.toolbus.close());
+    benchmark.note(
         "A call is timed by the program that makes it, in the local sandbox; its tool is in the \
          process of the agent, and it passes every gate. To store is to hash, write and name \
          100 MiB that come in pieces of 1 MiB, without waiting for the disk.",
     );
 
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    Ok(benchmark.finish())
 }
 
 struct Bench {

@@ -5,28 +5,26 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use e2e::bench::{Report, Rounds, Row};
+use e2e::bench::{Report, Rounds, Row, at_end};
 use toolbus_testkit::tools::{self, Cluster, Helm, output};
 
 const ROUNDS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(300);
 const NAME: &str = "toolbus-bench";
-/// Not that of the benchmark of scripts, which stays.
+/// Not that of the benchmark of scripts, which may run at the same time.
 const SCRIPTS: &str = "toolbus-bench-fleet-scripts";
 
 pub(crate) fn measure(report: &mut Report, cluster: &Cluster, helm: &Helm) -> anyhow::Result<()> {
     let tag = tools::tag();
+    let (place, by) = (cluster.clone(), helm.clone());
+    at_end(move || uninstall(&place, &by));
     let mut rounds = Rounds::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
         let installed = install(helm.on(cluster), &tag);
         let answered = installed.and_then(|()| first_answer(cluster, begun));
         let took = begun.elapsed();
-        let uninstall = ["uninstall", NAME, "--ignore-not-found", "--namespace", NAME, "--wait"];
-        output(helm.on(cluster).args(uninstall))?;
-        output(
-            kubectl(cluster, &["delete", "namespace", "--ignore-not-found"]).args([NAME, SCRIPTS]),
-        )?;
+        uninstall(cluster, helm)?;
         answered?;
         rounds.add(took.as_secs_f64());
     }
@@ -39,6 +37,14 @@ pub(crate) fn measure(report: &mut Report, cluster: &Cluster, helm: &Helm) -> an
     ));
 
     Ok(())
+}
+
+/// Removes the release, if it is there, and its namespaces.
+fn uninstall(cluster: &Cluster, helm: &Helm) -> anyhow::Result<()> {
+    let release = ["uninstall", NAME, "--ignore-not-found", "--namespace", NAME, "--wait"];
+    output(helm.on(cluster).args(release))?;
+    let namespaces = ["delete", "namespace", "--ignore-not-found", NAME, SCRIPTS];
+    output(cluster.kubectl().args(namespaces)).map(drop)
 }
 
 fn install(mut helm: Command, tag: &str) -> anyhow::Result<()> {

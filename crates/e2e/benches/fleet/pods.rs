@@ -3,20 +3,19 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::bench::{Goal, Report, Rounds, Row, runtime};
+use e2e::bench::{Goal, Report, Rounds, Row, at_end, runtime};
 use toolbus_testkit::process::Launch;
-use toolbus_testkit::tools::{Cluster, output};
+use toolbus_testkit::tools::{Cluster, remove_namespace};
 
 const ROUNDS: usize = 9;
 const LIMIT: Duration = Duration::from_secs(30);
-/// Of this benchmark alone; it goes after the last start.
+/// Of this benchmark alone; it goes at the end.
 const NAMESPACE: &str = "toolbus-bench-start";
 
 pub(crate) fn measure(report: &mut Report, cluster: &Cluster) -> anyhow::Result<()> {
     let bus = std::env::var("TOOLBUS_TEST_AMQP").context("TOOLBUS_TEST_AMQP")?;
+    at_end(|| remove_namespace(NAMESPACE));
     let ready = starts(cluster, &bus);
-    let delete = ["delete", "namespace", "--ignore-not-found", NAMESPACE];
-    output(cluster.kubectl().args(delete))?;
     let row = Row::new("scripts-manager for pods, from its start to /readyz", "ms", ready?);
     report.add(row.with_goal(Goal::AtMost(250.0)));
     report.note(format!(

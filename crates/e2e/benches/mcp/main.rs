@@ -1,6 +1,6 @@
 //! MCP servers behind the bus: what the hop costs, and what it leaves behind.
 //!
-//! `cargo bench -p e2e --bench mcp`, or with `-- hop many` only the parts named, and with
+//! `cargo bench -p e2e --bench mcp`, or with `-- --only hop` only the part named, and with
 //! `-- --quick` two rounds of each. Prints a table, writes it as `target/bench/mcp.md` and
 //! `mcp.json`, and exits 1 when a goal is missed.
 
@@ -17,12 +17,11 @@ mod server;
 mod sustained;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
 use e2e::bench::peer::{self, Confirms, PeerSettings};
-use e2e::bench::{Report, runtime};
+use e2e::bench::{Benchmark, runtime};
 use tikv_jemallocator::Jemalloc;
 
 /// What ships allocates with jemalloc, so what is measured does: see
@@ -45,57 +44,40 @@ pub(crate) const TERMS: PeerSettings =
     PeerSettings { confirms: Confirms::On, in_flight: IN_FLIGHT, body_bytes: hop::TEXT_BYTES };
 
 fn main() -> anyhow::Result<ExitCode> {
-    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    match named.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [SERVE] => return serve(),
         [PONG, broker] => return pong(broker),
         [MISBEHAVE, kind] => return misbehaving::serve(kind).map(|()| ExitCode::SUCCESS),
         _ => {}
     }
 
-    let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
+    let parts = ["many", "hostile", "large", "restarts", "hop", "cancelled", "sustained"];
+    let mut benchmark = Benchmark::begin("mcp", env!("CARGO_TARGET_TMPDIR"), &parts)?;
     let runtime = runtime()?;
-    let mut report = Report::new("mcp");
     let servers = Helper::start(&[SERVE])?;
+    benchmark.part("many", |report| many::measure(report, &runtime, &servers.told));
+    benchmark.part("hostile", |report| hostile::measure(report, &runtime, &servers.told));
+    benchmark.part("large", |report| large::measure(report, &runtime, &servers.told));
+    benchmark.part("restarts", |report| restarts::measure(report, &runtime));
 
-    if is_wanted("many") {
-        many::measure(&mut report, &runtime, &servers.told)?;
-    }
-
-    if is_wanted("hostile") {
-        hostile::measure(&mut report, &runtime, &servers.told)?;
-    }
-
-    if is_wanted("large") {
-        large::measure(&mut report, &runtime, &servers.told)?;
-    }
-
-    if is_wanted("restarts") {
-        restarts::measure(&mut report, &runtime)?;
-    }
-
-    let with_fleet = ["hop", "cancelled", "sustained"].into_iter().any(is_wanted);
-    if with_fleet && let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost()) {
+    if benchmark.wants(&["hop", "cancelled", "sustained"])
+        && let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost())
+    {
         let broker = vhost.amqp_url();
         let folder = tempfile::tempdir()?;
         let server = format!("{}/mcp", servers.told);
         let start = hop::Fleet::start(&broker, &server, folder.path());
         let mut fleet = runtime.block_on(start)?;
-        if is_wanted("hop") {
+        benchmark.part("hop", |report| {
             let _pong = Helper::start(&[PONG, &broker])?;
-            overhead::measure(&mut report, &runtime, &fleet, (&server, &broker))?;
-        }
-        if is_wanted("cancelled") {
-            cancelled::measure(&mut report, &runtime, &mut fleet)?;
-        }
-        if is_wanted("sustained") {
-            sustained::measure(&mut report, &runtime, &mut fleet)?;
-        }
+            overhead::measure(report, &runtime, &fleet, (&server, &broker))
+        });
+        benchmark.part("cancelled", |report| cancelled::measure(report, &runtime, &mut fleet));
+        benchmark.part("sustained", |report| sustained::measure(report, &runtime, &mut fleet));
         runtime.block_on(fleet.toolbus.close());
     }
-
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    Ok(benchmark.finish())
 }
 
 /// How many rounds to measure, where so many are usual.

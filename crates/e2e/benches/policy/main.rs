@@ -9,11 +9,10 @@ mod approvals;
 mod calls;
 
 use std::hint::black_box;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::bench::{Goal, Report, Rounds, Row};
+use e2e::bench::{Benchmark, Goal, Report, Rounds, Row};
 use tikv_jemallocator::Jemalloc;
 use toolbus::policy::{Effect, RULES_MAX, RuleSettings};
 use toolbus::{Door, PolicyRequest, PolicySettings, Principal, RuleBook, Scope, Subject, Tool};
@@ -31,28 +30,37 @@ const DECISIONS_A_ROUND: u32 = 20_000;
 const GOAL_MICROSECONDS: f64 = 5.0;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let mut report = Report::new("policy");
-    let no_rules = book(0, |_| (None, None));
-    measure_decisions(&mut report, "no rules", &no_rules);
+    let parts = ["decisions", "reading", "calls", "approvals"];
+    let mut benchmark = Benchmark::begin("policy", env!("CARGO_TARGET_TMPDIR"), &parts)?;
+    benchmark.part("decisions", |report| {
+        measure_all_decisions(report);
+        Ok(())
+    });
+    benchmark.part("reading", |report| {
+        measure_reading(report);
+        Ok(())
+    });
+    benchmark.part("calls", calls::measure);
+    benchmark.part("approvals", approvals::measure);
+    Ok(benchmark.finish())
+}
 
+fn measure_all_decisions(report: &mut Report) {
+    let no_rules = book(0, |_| (None, None));
+    measure_decisions(report, "no rules", &no_rules);
     let ids = book(RULES_MAX, |at| (Some(format!("mcp:server{at}/tool")), None));
-    measure_decisions(&mut report, "1,000 rules, an id each", &ids);
+    measure_decisions(report, "1,000 rules, an id each", &ids);
     let prefixes = book(RULES_MAX, |at| (Some(format!("mcp:server{at}/*")), None));
-    measure_decisions(&mut report, "1,000 rules, a prefix each", &prefixes);
+    measure_decisions(report, "1,000 rules, a prefix each", &prefixes);
+
     let suffixes = book(RULES_MAX, |at| (Some(format!("*/tool_{at}")), None));
-    measure_decisions(&mut report, "1,000 rules, an end each", &suffixes);
+    measure_decisions(report, "1,000 rules, an end each", &suffixes);
     let people = book(RULES_MAX, |at| (None, Some(format!("token:https://id.example/user{at}"))));
-    measure_decisions(&mut report, "1,000 rules, a principal each", &people);
+    measure_decisions(report, "1,000 rules, a principal each", &people);
     let both = book(RULES_MAX, |at| {
         (Some(format!("mcp:server{}/*", at % 50)), Some(format!("claimed:*-team{at}")))
     });
-    measure_decisions(&mut report, "1,000 rules, a prefix and a principal each", &both);
-    measure_reading(&mut report);
-    calls::measure(&mut report)?;
-    approvals::measure(&mut report)?;
-
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    measure_decisions(report, "1,000 rules, a prefix and a principal each", &both);
 }
 
 /// So many rules, each about this tool and this principal.

@@ -13,11 +13,11 @@ mod retrieve_tools;
 mod speed;
 
 use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use e2e::bench::{Report, runtime};
+use anyhow::Context as _;
+use e2e::bench::{Benchmark, runtime};
 use tikv_jemallocator::Jemalloc;
 use toolbus_search::TransformerModel;
 use toolbus_testkit::search;
@@ -28,27 +28,24 @@ use toolbus_testkit::search;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let mut report = Report::new("search");
+    let parts = ["speed", "api", "quality"];
+    let mut benchmark = Benchmark::begin("search", env!("CARGO_TARGET_TMPDIR"), &parts)?;
     let runtime = runtime()?;
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    let folder = target.join("bench");
-    if let (Some((weights, tokenizer)), Some(catalogue)) =
-        (search::wordllama(), search::tool_catalogue())
-    {
-        let model = catalogue::open_model(&weights, &tokenizer)?;
-        runtime.block_on(speed::measure(&mut report, &model))?;
-        runtime.block_on(retrieve_tools::measure(&mut report, &model))?;
-        // The first is what goals are for.
+    let (weights, tokenizer) = search::wordllama().context("the part `wordllama`")?;
+    let catalogue = search::tool_catalogue().context("the part `tool-catalogue`")?;
+    let model = catalogue::open_model(&weights, &tokenizer)?;
+    benchmark.part("speed", |report| runtime.block_on(speed::measure(report, &model)));
+    benchmark.part("api", |report| runtime.block_on(retrieve_tools::measure(report, &model)));
+    benchmark.part("quality", |report| {
         let mut models = vec![("static model", model)];
         if let Some(folder) = search::minilm() {
             models.push(("transformer", Arc::new(TransformerModel::open(&folder)?)));
         }
-        let points = runtime.block_on(quality::measure(&mut report, &models, &catalogue))?;
-
-        fs::create_dir_all(&folder)?;
+        let points = runtime.block_on(quality::measure(report, &models, &catalogue))?;
         let title = "Search for tools: quality against latency";
-        fs::write(folder.join("search.svg"), plot::draw(title, &points))?;
+        fs::write(report.folder().join("search.svg"), plot::draw(title, &points))?;
         report.note("![quality against latency](search.svg)");
-    }
-    Ok(report.finish(&folder)?)
+        Ok(())
+    });
+    Ok(benchmark.finish())
 }

@@ -49,11 +49,34 @@ pub fn descriptors(process: u32) -> anyhow::Result<usize> {
 /// # Errors
 /// When it is gone.
 pub fn children(process: u32) -> anyhow::Result<usize> {
-    let mut count = 0;
+    Ok(children_of(process)?.len())
+}
+
+/// The processes that a process started, and those that these did, without zombies.
+#[must_use]
+pub fn descendants(process: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut waiting = vec![process];
+    while let Some(parent) = waiting.pop() {
+        // It may have ended meanwhile.
+        let children = children_of(parent).unwrap_or_default();
+        found.extend(children.iter().copied().filter(|child| !is_zombie(*child)));
+        waiting.extend(children);
+    }
+    found
+}
+
+fn children_of(process: u32) -> anyhow::Result<Vec<u32>> {
+    let mut children = Vec::new();
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
         // A thread may end between the two looks.
-        let children = fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
-        count += children.split_ascii_whitespace().count();
+        let ids = fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
+        children.extend(ids.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok()));
     }
-    Ok(count)
+    Ok(children)
+}
+
+fn is_zombie(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))
 }

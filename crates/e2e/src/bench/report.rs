@@ -1,22 +1,56 @@
 //! The report of a benchmark: a table for people, the same as JSON for machines, and the verdict.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::benchmark::tell;
 use super::{Machine, Rounds};
 
-/// What a benchmark found.
+/// What a benchmark found so far. All of it is written as `NAME.md` and `NAME.json` whenever a row
+/// is added.
 #[derive(Debug)]
 pub struct Report {
     name: &'static str,
-    machine: Machine,
-    rows: Vec<Row>,
-    notes: Vec<String>,
+    folder: PathBuf,
+    /// In the order of the table.
+    parts: Vec<&'static str>,
+    /// The part that is being measured; none of notes about all of them.
+    part: String,
+    kept: Kept,
+    /// How long parts took in the run before.
+    seconds_before: BTreeMap<String, f64>,
+}
+
+/// A report as it is kept.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    machine: String,
+    rows: Vec<KeptRow>,
+    notes: Vec<KeptNote>,
+    /// How long each part took.
+    seconds: BTreeMap<String, f64>,
+    /// Parts that are wanted and not measured, or not to their end, and why.
+    missing: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptRow {
+    part: String,
+    cells: [String; COLUMNS.len()],
+    #[serde(flatten)]
+    row: serde_json::Map<String, Value>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptNote {
+    part: String,
+    text: String,
 }
 
 /// One line of the report.
@@ -150,68 +184,156 @@ const COLUMNS: [&str; 11] = [
 ];
 
 impl Report {
-    /// An empty report of the benchmark of this name, on this machine.
-    #[must_use]
-    pub fn new(name: &'static str) -> Self {
-        Self { name, machine: Machine::here(), rows: Vec::new(), notes: Vec::new() }
+    /// Begins the report of the benchmark of this name, on this machine, with these parts. Of those
+    /// that are not wanted, what is in the folder is kept.
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub(super) fn begin(
+        name: &'static str,
+        folder: &Path,
+        parts: &[&'static str],
+        wanted: &[&'static str],
+    ) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let before = fs::read(folder.join(format!("{name}.json")));
+        let before: Option<Kept> =
+            before.ok().and_then(|before| serde_json::from_slice(&before).ok());
+        let mut kept = before.unwrap_or_default();
+        let seconds_before = kept.seconds.clone();
+        let is_kept = |part: &str| parts.contains(&part) && !wanted.contains(&part);
+        kept.rows.retain(|row| is_kept(&row.part));
+        kept.notes.retain(|note| is_kept(&note.part));
+        kept.missing.retain(|part, _| is_kept(part));
+        kept.missing.extend(wanted.iter().map(|part| (String::from(*part), "not yet".to_owned())));
+        if kept.rows.is_empty() {
+            kept.machine = Machine::here().to_string();
+        }
+
+        let (parts, folder) = (parts.to_vec(), folder.to_owned());
+        let report = Self { name, folder, parts, part: String::new(), kept, seconds_before };
+        report.write()?;
+        Ok(report)
     }
 
-    /// Adds a row.
+    pub(super) fn begin_part(&mut self, part: &str) {
+        part.clone_into(&mut self.part);
+    }
+
+    /// What was measured of a part stays, also when it failed.
+    pub(super) fn end_part(&mut self, part: &str, took: Duration, failure: Option<String>) {
+        self.part.clear();
+        match failure {
+            None => {
+                self.kept.missing.remove(part);
+                self.kept.seconds.insert(part.to_owned(), took.as_secs_f64());
+            }
+            Some(failure) => {
+                self.kept.missing.insert(part.to_owned(), failure);
+            }
+        }
+        self.write_or_tell();
+    }
+
+    /// How long a part took in the run before.
+    pub(super) fn took_before(&self, part: &str) -> Option<Duration> {
+        let seconds = self.seconds_before.get(part)?;
+        Duration::try_from_secs_f64(*seconds).ok()
+    }
+
+    /// Adds a row: prints it, and writes all there are.
     pub fn add(&mut self, row: Row) {
-        self.rows.push(row);
+        let cells = row.table_cells();
+        tell(&summary(&cells));
+        let Value::Object(json) = row.to_json() else { return };
+        self.kept.rows.push(KeptRow { part: self.part.clone(), cells, row: json });
+        self.write_or_tell();
     }
 
     /// Adds a sentence that a reader of the numbers must know.
     pub fn note(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
+        self.kept.notes.push(KeptNote { part: self.part.clone(), text: note.into() });
+        self.write_or_tell();
     }
 
-    /// Prints the table, writes it as `NAME.md` and as `NAME.json` into `folder`, and tells by the
-    /// exit code whether every goal is reached.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
-    pub fn finish(&self, folder: &Path) -> io::Result<ExitCode> {
-        let table = self.to_markdown();
-        // Nobody may be there to read it; the files are written all the same.
-        let _ = io::stdout().write_all(table.as_bytes());
-        fs::create_dir_all(folder)?;
-        let json = serde_json::to_string_pretty(&self.to_json())?;
-        fs::write(folder.join(format!("{}.json", self.name)), json + "\n")?;
-        fs::write(folder.join(format!("{}.md", self.name)), table)?;
-        Ok(if self.rows.iter().all(Row::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    /// Where the report is written; what belongs to it goes there, too.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
-    fn to_json(&self) -> Value {
-        let rows: Vec<Value> = self.rows.iter().map(Row::to_json).collect();
-        json!({"machine": self.machine.to_string(), "rows": rows})
+    /// Whether every wanted part was measured to its end and every goal is reached.
+    pub(super) fn holds(&self) -> bool {
+        let holds = |row: &KeptRow| row.row.get("holds") == Some(&Value::Bool(true));
+        self.kept.missing.is_empty() && self.kept.rows.iter().all(holds)
     }
 
-    fn to_markdown(&self) -> String {
+    fn write_or_tell(&self) {
+        if let Err(error) = self.write() {
+            tell(&format!("{}: not written: {error}", self.folder.display()));
+        }
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let json = serde_json::to_string_pretty(&self.kept)?;
+        fs::write(self.folder.join(format!("{}.json", self.name)), json + "\n")?;
+        fs::write(self.folder.join(format!("{}.md", self.name)), self.to_markdown())
+    }
+
+    /// The place of a part in the table; what belongs to no part comes last.
+    fn place(&self, part: &str) -> usize {
+        self.parts.iter().position(|known| *known == part).unwrap_or(self.parts.len())
+    }
+
+    pub(super) fn to_markdown(&self) -> String {
+        let mut rows: Vec<_> = self.kept.rows.iter().collect();
+        rows.sort_by_key(|row| self.place(&row.part));
         let mut lines = vec![COLUMNS.map(str::to_owned)];
-        lines.extend(self.rows.iter().map(Row::table_cells));
+        lines.extend(rows.iter().map(|row| row.cells.clone()));
         let width = |column: usize| {
             lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0)
         };
 
         let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
         lines.insert(1, std::array::from_fn(|column| "-".repeat(widths[column])));
-        let mut text = format!("{}: {}\n\n", self.name, self.machine);
+        let mut text = format!("{}: {}\n\n", self.name, self.kept.machine);
+        let mut add = |line: std::fmt::Arguments<'_>| {
+            text.write_fmt(line).expect("a string takes every text");
+        };
 
         for cells in lines {
             for (cell, width) in cells.iter().zip(&widths) {
-                write!(text, "| {cell:width$} ").expect("a string takes every text");
+                add(format_args!("| {cell:width$} "));
             }
-            text.push_str("|\n");
+            add(format_args!("|\n"));
         }
+        add(format_args!("\n"));
 
-        text.push('\n');
-        for note in &self.notes {
-            writeln!(text, "- {note}").expect("a string takes every text");
+        let mut notes: Vec<_> = self.kept.notes.iter().collect();
+        notes.sort_by_key(|note| self.place(&note.part));
+        for note in notes {
+            add(format_args!("- {}\n", note.text));
         }
-
+        for (part, why) in &self.kept.missing {
+            add(format_args!("- Not measured to its end: {part}, {why}\n"));
+        }
         text
     }
+}
+
+/// A row as it is printed when it is measured.
+fn summary(cells: &[String; COLUMNS.len()]) -> String {
+    let [name, unit, ours, _, p99, _, peer, _, ratio, goal, holds] = cells;
+    let mut text = format!("  {name}: {ours} {unit}").trim_end().to_owned();
+    for (what, cell) in [("p99", p99), ("peer", peer), ("ratio", ratio), ("goal", goal)] {
+        if !cell.is_empty() {
+            write!(text, ", {what} {cell}").expect("a string takes every text");
+        }
+    }
+    if holds == "NO" {
+        text.push_str(": missed");
+    }
+    text
 }
 
 /// A number with as many digits as anybody wants to read.

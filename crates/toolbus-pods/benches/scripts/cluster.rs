@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::connect::connect;
 
-/// The benchmark's namespace. It stays between runs; the pods in it do not.
+/// The benchmark's namespace. It goes at the end.
 pub(crate) const NAMESPACE: &str = "toolbus-bench-scripts";
 /// The label of the manager's pods.
 pub(crate) const OF_MANAGER: &str = "app.kubernetes.io/managed-by=toolbus-scripts-manager";

@@ -1,7 +1,7 @@
 //! Scripts in pods: how long one takes from its request to its response, and what the manager
 //! keeps.
 //!
-//! `cargo bench -p toolbus-pods --bench scripts`, or with `-- cold` only the parts named. Needs the
+//! `cargo bench -p toolbus-pods --bench scripts`, or with `-- --only cold` only the part named. Needs the
 //! cluster that `TOOLBUS_TEST_KUBECONFIG` names. Prints a table, writes it as
 //! `target/bench/scripts.md` and `scripts.json`, and exits 1 when a goal is missed.
 
@@ -18,14 +18,14 @@ mod manager;
 mod refill;
 mod warm;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::bench::{Report, runtime};
+use e2e::bench::{Benchmark, at_end, runtime};
 
 use cluster::Cluster;
 use tikv_jemallocator::Jemalloc;
+use toolbus_testkit::tools::remove_namespace;
 
 /// What ships allocates with jemalloc, so what is measured does: see
 /// docs/adr/0017-one-allocator-for-every-service.md.
@@ -39,37 +39,27 @@ pub(crate) const PRINTS: &str = "42\n";
 pub(crate) const AT_ONCE: u16 = 8;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
+    let parts = ["local", "cold", "warm", "chain", "ends", "flood", "idle"];
+    let mut benchmark = Benchmark::begin("scripts", env!("CARGO_TARGET_TMPDIR"), &parts)?;
     let runtime = runtime()?;
-    let mut report = Report::new("scripts");
-    if is_wanted("local") {
-        runtime.block_on(local::measure(&mut report))?;
+    benchmark.part("local", |report| runtime.block_on(local::measure(report)));
+    if !benchmark.wants(&parts[1..]) {
+        return Ok(benchmark.finish());
     }
+
     let cluster = runtime.block_on(Cluster::connect())?;
+    at_end(|| remove_namespace(cluster::NAMESPACE));
     if let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost()) {
         let broker = vhost.amqp_url();
-        if is_wanted("cold") {
-            runtime.block_on(cold::measure(&mut report, &cluster, &broker))?;
-        }
-        if is_wanted("warm") {
-            runtime.block_on(warm::measure(&mut report, &cluster, &broker))?;
-        }
-        if is_wanted("chain") {
-            runtime.block_on(chain::measure(&mut report, &cluster, &broker))?;
-        }
-        if is_wanted("ends") {
-            runtime.block_on(ends::measure(&mut report, &cluster, &broker))?;
-        }
-        if is_wanted("flood") {
-            runtime.block_on(flood::measure(&mut report, &cluster, &broker))?;
-        }
-        if is_wanted("idle") {
-            runtime.block_on(idle::measure(&mut report, &cluster, &broker))?;
-        }
+        let to = (&cluster, broker.as_str());
+        benchmark.part("cold", |report| runtime.block_on(cold::measure(report, to.0, to.1)));
+        benchmark.part("warm", |report| runtime.block_on(warm::measure(report, to.0, to.1)));
+        benchmark.part("chain", |report| runtime.block_on(chain::measure(report, to.0, to.1)));
+        benchmark.part("ends", |report| runtime.block_on(ends::measure(report, to.0, to.1)));
+        benchmark.part("flood", |report| runtime.block_on(flood::measure(report, to.0, to.1)));
+        benchmark.part("idle", |report| runtime.block_on(idle::measure(report, to.0, to.1)));
     }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    Ok(benchmark.finish())
 }
 
 /// What a call gives, and how long it took.

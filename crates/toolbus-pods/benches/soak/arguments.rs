@@ -39,6 +39,16 @@ pub(crate) enum Place {
     Pods,
 }
 
+impl Place {
+    /// The part of the benchmark.
+    pub(crate) fn part(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Pods => "pods",
+        }
+    }
+}
+
 /// How many scripts run in one place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Runs {

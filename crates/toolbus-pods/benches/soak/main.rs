@@ -21,12 +21,11 @@ mod pods;
 mod proxy;
 mod tally;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use e2e::bench::{Report, runtime};
+use e2e::bench::{Benchmark, runtime};
 
 use arguments::{Arguments, Place};
 use tikv_jemallocator::Jemalloc;
@@ -39,18 +38,21 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let runtime = runtime()?;
-    let mut report = Report::new("soak");
     let vhost = runtime.block_on(toolbus_testkit::rabbit::vhost()).context("there is no broker")?;
     let broker = vhost.amqp_url();
 
-    for (place, runs) in arguments.shares() {
-        match place {
-            Place::Local => runtime.block_on(local::soak(&mut report, &broker, runs))?,
-            Place::Pods => runtime.block_on(pods::soak(&mut report, &broker, runs))?,
-        }
+    let shares = arguments.shares();
+    let wanted = shares.iter().map(|(place, _)| place.part()).collect();
+    let parts = [Place::Local.part(), Place::Pods.part()];
+    let mut benchmark = Benchmark::begin_with("soak", env!("CARGO_TARGET_TMPDIR"), &parts, wanted)?;
+    for (place, runs) in shares {
+        benchmark.part(place.part(), |report| match place {
+            Place::Local => runtime.block_on(local::soak(report, &broker, runs)),
+            Place::Pods => runtime.block_on(pods::soak(report, &broker, runs)),
+        });
     }
 
-    report.note(format!(
+    benchmark.note(format!(
         "Every {}th script asks for numpy, pandas and matplotlib, which the runner installs; the \
          others use the standard library alone. Each has an answer of its own, which is compared. \
          {} at a time, over RabbitMQ, by one `scripts-manager` for each runner, built as for tests. \
@@ -63,6 +65,5 @@ fn main() -> anyhow::Result<ExitCode> {
         arguments.at_once,
         outages::AWAY.as_secs()
     ));
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    Ok(benchmark.finish())
 }

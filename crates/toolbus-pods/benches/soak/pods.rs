@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::bench::{Report, Row};
+use e2e::bench::{Report, Row, at_end};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -12,6 +12,7 @@ use kube::api::ListParams;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use toolbus_testkit::process::Launch;
+use toolbus_testkit::tools::remove_namespace;
 
 use crate::arguments::Runs;
 use crate::connect::connect;
@@ -21,13 +22,14 @@ use crate::outages::Outages;
 use crate::tally::{Tally, one, zero};
 
 const RUNNER: &str = "pods";
-/// It stays between runs; what is in it does not.
+/// It goes at the end.
 const NAMESPACE: &str = "toolbus-soak-scripts";
 const FULL_WITHIN: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn soak(report: &mut Report, broker: &str, runs: Runs) -> anyhow::Result<()> {
     let (kubeconfig, client) = connect().await?;
+    at_end(|| remove_namespace(NAMESPACE));
     let index = Index::start(client.clone(), NAMESPACE).await;
     let outages = Outages::prepare(&kubeconfig).await?;
     let launch = launch(&index, &outages.kubeconfig, runs.at_once)?;

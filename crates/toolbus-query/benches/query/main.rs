@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::bench::{Goal, Latencies, Report, Rounds, Row, runtime};
+use e2e::bench::{Benchmark, Goal, Latencies, Report, Rounds, Row, runtime};
 use tikv_jemallocator::Jemalloc;
 use tokio::runtime::Runtime;
 use toolbus_query::question::{Grep, Head, Jq, Sql};
@@ -47,12 +47,13 @@ fn main() -> anyhow::Result<ExitCode> {
         runtime: runtime()?,
         path: &path,
     };
-    let mut report = Report::new("query");
-    bench.measure_small(&mut report)?;
-    bench.measure_jq(&mut report)?;
-    bench.measure_grep(&mut report)?;
-    bench.measure_sql(&mut report)?;
-    report.note(format!(
+    let parts = ["head", "jq", "grep", "sql"];
+    let mut benchmark = Benchmark::begin("query", env!("CARGO_TARGET_TMPDIR"), &parts)?;
+    benchmark.part("head", |report| bench.measure_small(report));
+    benchmark.part("jq", |report| bench.measure_jq(report));
+    benchmark.part("grep", |report| bench.measure_grep(report));
+    benchmark.part("sql", |report| bench.measure_sql(report));
+    benchmark.note(format!(
         "The value has {} JSON lines, {} MB. Every number is a whole process, from its start to \
          the end of what it writes, in turns with its peer: {}, {}.",
         input::LINES,
@@ -60,9 +61,7 @@ fn main() -> anyhow::Result<ExitCode> {
         peers::version("jq")?,
         peers::version("rg")?,
     ));
-
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
-    Ok(report.finish(&target.join("bench"))?)
+    Ok(benchmark.finish())
 }
 
 struct Bench<'a> {

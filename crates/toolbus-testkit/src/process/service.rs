@@ -185,8 +185,15 @@ impl Service {
     /// # Errors
     /// When nobody answers.
     pub async fn look(&self, path: &str) -> anyhow::Result<(u16, String)> {
-        let answer = self.http.get(format!("http://{}{path}", self.health)).send().await?;
-        Ok((answer.status().as_u16(), answer.text().await?))
+        let look = || async {
+            let answer = self.http.get(format!("http://{}{path}", self.health)).send().await?;
+            anyhow::Ok((answer.status().as_u16(), answer.text().await?))
+        };
+        // A connection that was kept may be closed by the service as it is used again.
+        match look().await {
+            Ok(seen) => Ok(seen),
+            Err(_) => look().await,
+        }
     }
 
     /// Where the health port is.

@@ -1,4 +1,8 @@
-use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use super::{Goal, Report, Row, format_number};
 use crate::bench::Rounds;
@@ -38,14 +42,29 @@ fn what_was_not_measured_reaches_no_goal() {
     assert!(!alone.with_goal(Goal::ExcessAtMost(9.0)).holds());
 }
 
+/// The report of a benchmark of three parts, of which these are wanted.
+fn begin(folder: &Path, wanted: &[&'static str]) -> Report {
+    Report::begin("example", folder, &["one", "two", "three"], wanted).unwrap()
+}
+
+fn read_json(folder: &Path) -> Value {
+    serde_json::from_slice(&fs::read(folder.join("example.json")).unwrap()).unwrap()
+}
+
 #[test]
 fn the_json_has_the_members_that_tools_read() {
-    let mut report = Report::new("example");
+    let folder = tempfile::tempdir().unwrap();
+    let mut report = begin(folder.path(), &["one"]);
     let ours = rounds(&[3.0, 1.0, 2.0]);
     report.add(Row::new("x", "ms", ours.clone()).beside(rounds(&[4.0, 4.0, 4.0])));
     report.add(Row::new("y", "calls/s", ours).with_goal(Goal::AtLeast(100_000.0)));
-    let json = report.to_json();
+    let mut json = read_json(folder.path());
     assert!(json["machine"].as_str().unwrap().contains("cores"));
+    for row in json["rows"].as_array_mut().unwrap() {
+        let row = row.as_object_mut().unwrap();
+        row.remove("cells").unwrap();
+        row.remove("part").unwrap();
+    }
     assert_eq!(
         json["rows"],
         json!([
@@ -55,6 +74,55 @@ fn the_json_has_the_members_that_tools_read() {
              "goal": "≥ 100,000 calls/s", "holds": false},
         ])
     );
+}
+
+#[test]
+fn what_was_measured_is_written_before_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut report = begin(folder.path(), &["one", "two", "three"]);
+    report.begin_part("one");
+    report.add(Row::new("x", "ms", rounds(&[1.0])));
+    report.end_part("one", Duration::from_secs(3), None);
+    report.begin_part("two");
+    report.add(Row::new("y", "ms", rounds(&[2.0])));
+    report.end_part("two", Duration::from_secs(1), Some("nobody answered".to_owned()));
+    assert!(!report.holds());
+
+    let json = read_json(folder.path());
+    let names: Vec<_> = json["rows"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["x", "y"]);
+    assert_eq!(json["seconds"], json!({"one": 3.0}));
+    assert_eq!(json["missing"], json!({"two": "nobody answered", "three": "not yet"}));
+    let table = fs::read_to_string(folder.path().join("example.md")).unwrap();
+    assert!(table.contains("| x "), "{table}");
+    assert!(table.contains("- Not measured to its end: two, nobody answered\n"), "{table}");
+}
+
+#[test]
+fn parts_that_are_not_wanted_keep_what_they_gave() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut report = begin(folder.path(), &["one", "two", "three"]);
+    for part in ["one", "two"] {
+        report.begin_part(part);
+        report.add(Row::new(format!("of {part}"), "ms", rounds(&[1.0])));
+        report.note(format!("About {part}."));
+        report.end_part(part, Duration::from_secs(5), None);
+    }
+
+    let mut report = begin(folder.path(), &["one", "three"]);
+    assert_eq!(report.took_before("one"), Some(Duration::from_secs(5)));
+    assert_eq!(report.took_before("three"), None);
+    for part in ["one", "three"] {
+        report.begin_part(part);
+        report.add(Row::new(format!("{part} again"), "ms", rounds(&[1.0])));
+        report.end_part(part, Duration::from_secs(1), None);
+    }
+    assert!(report.holds());
+    let table = report.to_markdown();
+    let places =
+        ["one again", "of two", "three again", "- About two."].map(|text| table.find(text));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{table}");
+    assert!(!table.contains("of one") && !table.contains("About one"), "{table}");
 }
 
 #[test]
