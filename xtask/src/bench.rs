@@ -1,8 +1,8 @@
 //! `cargo xtask bench NAME`: one benchmark of the crate `e2e`, on real parts.
 //!
 //! The benchmark itself prints its table, writes it row by row to `target/bench` as `NAME.json` and
-//! `NAME.md`, some with a picture as `NAME.svg`, and fails when it misses a goal. This task gives it
-//! programs that were built alike and the broker, and keeps the table and the picture where asked.
+//! `NAME.md`, some with a picture as `NAME.svg`, and fails when it misses a goal. This task gives
+//! it programs that were built alike and the broker, and keeps table and picture where asked.
 
 use std::fs;
 use std::path::Path;

@@ -3,8 +3,8 @@
 //! - A search reads one snapshot and waits for no writer. An update makes another snapshot, in
 //!   which only what changed is new.
 //! - The caller's permission is asked inside the search (3c.5). A score depends on the tool, the
-//!   query and how rare the query's words are among the tools that the caller may see, on nothing
-//!   else: what it may not see changes nothing that it sees.
+//!   query, how rare the query's words are among the tools that the caller may see, and on those of
+//!   the same name, on nothing else: what it may not see changes nothing that it sees.
 //! - Texts of tools and queries are strangers': cut, and cleaned of what cannot be seen.
 
 mod document;
@@ -12,7 +12,7 @@ mod embedding;
 mod ranking;
 mod segment;
 mod steps;
-mod text;
+pub(crate) mod text;
 mod vectors;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -37,7 +37,7 @@ use crate::embed::Embed;
 pub const TOOLS_MAX: usize = 250_000;
 
 /// A query's best tool is at least so near when it fits. Where none is, nothing fits.
-pub const FITTING_SIMILARITY: f32 = 0.2;
+pub const FITTING_SIMILARITY: f32 = 0.24;
 
 /// Of a query, so much is read.
 const QUERY_BYTES_MAX: usize = 4 * 1_024;

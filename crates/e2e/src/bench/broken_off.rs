@@ -94,6 +94,7 @@ fn end_all() {
     }
     let processes = descendants(process::id());
     tell(&format!("broken off: ending {} processes", processes.len()));
+
     let end = Instant::now() + END_GRACE;
     let mut told = Vec::new();
     loop {
@@ -111,6 +112,7 @@ fn end_all() {
         }
         thread::sleep(LOOK_INTERVAL);
     }
+
     clean_up();
     process::exit(INTERRUPTED);
 }

@@ -11,7 +11,7 @@ use super::EmbedError;
 use crate::tool_index::{Compact, ContentHash};
 
 const WHAT: &str = "the file of vectors";
-const MAGIC: &[u8; 8] = b"tbvec\x00\x00\x01";
+const MAGIC: &[u8; 8] = b"tbvec\x00\x00\x02";
 const CHECKSUM_BYTES: usize = 32;
 /// Largest file that is read or written.
 const FILE_BYTES_MAX: u64 = 512 * 1_024 * 1_024;

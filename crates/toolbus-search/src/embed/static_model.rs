@@ -1,5 +1,6 @@
 //! Static embeddings: a vector for each token, and for a text the mean of those of its tokens.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -9,12 +10,14 @@ use super::tensors::Tensors;
 use super::tokenizer::Tokenizer;
 use super::{Embed, EmbedError};
 use crate::DIMENSIONS_MAX;
+use crate::tool_index::text::is_stop_word;
 
 /// What the weights are called by wordllama, and by model2vec.
 const NAMES: [&str; 2] = ["embedding.weight", "embeddings"];
 
 /// A model of the form of model2vec or wordllama: a table of vectors of tokens. It runs in this
-/// process, without a network, in microseconds.
+/// process, without a network, in microseconds. Where it gives tokens no weights, words of English
+/// that say nothing are left out of what is searched.
 pub struct StaticModel {
     identity: String,
     tokenizer: Tokenizer,
@@ -120,6 +123,16 @@ impl StaticModel {
     }
 }
 
+/// A text without words that say nothing, unless it has no others.
+fn without_stop_words(text: &str) -> Cow<'_, str> {
+    let says = |word: &&str| {
+        let bare = word.trim_matches(|c: char| c.is_ascii_punctuation());
+        !is_stop_word(&bare.to_lowercase())
+    };
+    let words: Vec<&str> = text.split_whitespace().filter(says).collect();
+    if words.is_empty() { text.into() } else { words.join(" ").into() }
+}
+
 #[async_trait]
 impl Embed for StaticModel {
     fn identity(&self) -> String {
@@ -131,6 +144,11 @@ impl Embed for StaticModel {
     }
 
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
-        texts.iter().map(|text| self.vector(text)).collect()
+        // Where tokens have weights, those of such words are small.
+        let says = |text: &str| match self.weights {
+            None => self.vector(&without_stop_words(text)),
+            Some(_) => self.vector(text),
+        };
+        texts.iter().map(|text| says(text)).collect()
     }
 }

@@ -39,18 +39,35 @@ pub(super) struct Entry {
     pub(super) likeness: u64,
 }
 
-/// How much a document has of a word, saturated: all of `u16` is infinitely much.
+/// How much a document has of a word, saturated: all of `u16` is infinitely much. Its last bit says
+/// whether the word is anywhere but in the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Weight(pub(super) u16);
+pub(super) struct Weight(u16);
 
 impl Weight {
-    fn saturated(mass: f32) -> Self {
-        Self((mass / (mass + SATURATION) * f32::from(u16::MAX)) as u16)
+    const SAID: u16 = 1;
+
+    fn saturated(mass: Mass) -> Self {
+        let share = mass.sum / (mass.sum + SATURATION) * f32::from(u16::MAX);
+        let said = if mass.is_said { Self::SAID } else { 0 };
+        Self(share as u16 & !Self::SAID | said)
+    }
+
+    /// Whether the word is anywhere but in the name.
+    pub(super) fn is_said(self) -> bool {
+        self.0 & Self::SAID != 0
     }
 
     pub(super) fn share(self) -> f32 {
         f32::from(self.0) / f32::from(u16::MAX)
     }
+}
+
+/// How much of a word there is in the fields of a document.
+#[derive(Clone, Copy, Default)]
+struct Mass {
+    sum: f32,
+    is_said: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -99,7 +116,8 @@ pub(super) fn embedded_text(document: &ToolDocument) -> String {
 
     let server = clean(&document.server, SHORT_FIELD_BYTES_MAX);
     let description = clean(&document.description, EMBEDDED_BYTES_MAX);
-    let mut text = format!("{server} {name}: {description}");
+    let parameters = clean(&document.parameters, EMBEDDED_BYTES_MAX);
+    let mut text = format!("{server} {name}: {description} {parameters}");
     text.truncate(text.floor_char_boundary(EMBEDDED_BYTES_MAX));
     text
 }
@@ -125,9 +143,14 @@ pub(super) fn index(
         (TAGS, clean(&tags, SHORT_FIELD_BYTES_MAX)),
     ];
 
-    let mut masses: HashMap<u64, f32> = HashMap::new();
-    for (field, text) in &fields {
-        add_field(*field, text, hasher, &mut masses);
+    let mut masses: HashMap<u64, Mass> = HashMap::new();
+    for (at, (field, text)) in fields.iter().enumerate() {
+        let is_name = at == 0;
+        add_field(*field, text, hasher, |word, sum| {
+            let mass = masses.entry(word).or_default();
+            mass.sum += sum;
+            mass.is_said |= !is_name;
+        });
     }
     let mut words: Vec<_> =
         masses.into_iter().map(|(word, mass)| (word, Weight::saturated(mass))).collect();
@@ -143,7 +166,8 @@ pub(super) fn index(
     Indexed { entry, words }
 }
 
-fn add_field(field: Field, text: &str, hasher: &RandomState, masses: &mut HashMap<u64, f32>) {
+/// Calls `add` with each word of a field and how much there is of it.
+fn add_field(field: Field, text: &str, hasher: &RandomState, mut add: impl FnMut(u64, f32)) {
     let mut counts: HashMap<u64, u32> = HashMap::new();
     let mut length = 0_usize;
     for_each_word(text, |word| {
@@ -158,7 +182,7 @@ fn add_field(field: Field, text: &str, hasher: &RandomState, masses: &mut HashMa
     let shrink = 1.0 - LENGTH_SHARE + LENGTH_SHARE * length;
     for (word, count) in counts {
         let mass = field.weight / field.usual_words * count.min(REPEATED_MAX) as f32 / shrink;
-        *masses.entry(word).or_default() += mass;
+        add(word, mass);
     }
 }
 

@@ -76,6 +76,8 @@ struct Hit {
     /// The same without the name: of several tools of the name that is asked for, the one comes
     /// first whose words and vector are nearer, and not one that has nothing but the name.
     content: f32,
+    /// The share of what the query says that the tool says anywhere but in its name.
+    said: f32,
     segment: u32,
     slot: u16,
 }
@@ -159,17 +161,20 @@ impl<'a, 'b> Ranking<'a, 'b> {
 
     fn rank(mut self, step: &Step, most: usize) -> Vec<Hit> {
         let mut pool = Vec::new();
-        let mut words = [0.0_f32; SEGMENT_TOOLS_MAX];
+        let (mut words, mut said) = ([0.0_f32; SEGMENT_TOOLS_MAX], [0.0_f32; SEGMENT_TOOLS_MAX]);
         if most == 0 {
             return pool;
         }
         for (at, part) in self.visible.iter().enumerate() {
             let segment = &part.live.segment;
             words[..segment.entries.len()].fill(0.0);
+            said[..segment.entries.len()].fill(0.0);
             for (ranges, share) in self.ranges.iter().zip(&self.shares) {
                 let Some(range) = ranges[at].clone() else { continue };
                 for posting in segment.postings(range) {
-                    words[usize::from(posting.slot)] += share * posting.weight.share();
+                    let slot = usize::from(posting.slot);
+                    words[slot] += share * posting.weight.share();
+                    said[slot] += if posting.weight.is_said() { *share } else { 0.0 };
                 }
             }
 
@@ -181,14 +186,36 @@ impl<'a, 'b> Ranking<'a, 'b> {
                 let content = similarity(step, part, slot, *words);
                 let similarity = if is_named { 1.0 } else { content };
                 if similarity > 0.0 && similarity >= self.least {
-                    pool.push(Hit { similarity, content, segment: at as u32, slot: slot as u16 });
+                    let (said, segment) = (said[slot], at as u32);
+                    pool.push(Hit { similarity, content, said, segment, slot: slot as u16 });
                 }
             }
             if pool.len() >= POOL_HITS_MAX.max(4 * most) {
                 pool = self.best(pool, most);
             }
         }
-        self.best(pool, most)
+        let hits = self.best(pool, most);
+        self.order_namesakes(hits)
+    }
+
+    /// Tools of one name imitate one another by it, so what they say beside it decides which of
+    /// their places each has: the first is for the one that says most of what is asked for.
+    fn order_namesakes(&self, mut hits: Vec<Hit>) -> Vec<Hit> {
+        let mut named: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (at, hit) in hits.iter().enumerate() {
+            named.entry(entry(self.visible, *hit).name).or_default().push(at);
+        }
+        let of_several =
+            |(name, places): (u64, Vec<usize>)| (name != 0 && places.len() > 1).then_some(places);
+        for places in named.into_iter().filter_map(of_several) {
+            let mut tools: Vec<Hit> = places.iter().map(|at| hits[*at]).collect();
+            tools.sort_by(|one, other| other.said.total_cmp(&one.said));
+            for (at, tool) in places.into_iter().zip(tools) {
+                let Hit { similarity, content, .. } = hits[at];
+                hits[at] = Hit { similarity, content, ..tool };
+            }
+        }
+        hits
     }
 
     /// The hits that are shown: the nearest, where of many like tools of a server some give way to

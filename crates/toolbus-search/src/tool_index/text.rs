@@ -57,7 +57,7 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// Whether a word says nothing about what a tool does.
-pub(super) fn is_stop_word(word: &str) -> bool {
+pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
