@@ -111,9 +111,7 @@ fn unstarted(error: one_shot::Error, options: &Invoke) -> Result<Exit, BoxError>
 async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Context) -> Exit {
     let Asked { tool, arguments } = asked;
     let entry = one_shot.toolbus().invoker().registry().find(tool.as_str());
-    if let Some(entry) = &entry {
-        warn_of_unknown(entry, &arguments, context);
-    }
+    let unknown = entry.as_ref().map(|entry| unknown_arguments(entry, &arguments));
     let text = arguments.to_json(entry.as_ref().map(|entry| &entry.tool.parameters));
     let id = CallId::random();
     let terminal = Terminal::start(&options.tool, context);
@@ -127,24 +125,30 @@ async fn call(one_shot: &OneShot, options: &Invoke, asked: Asked, context: &Cont
     let outcome = one_shot.toolbus().invoke(call).await;
 
     terminal.stop().await;
+    // Where the arguments are wrong, the error says so.
+    if !matches!(&outcome, Err(error) if error.code == ErrorCode::InvalidArguments) {
+        for warning in unknown.unwrap_or_default() {
+            print_warning(format_args!("{warning}"), context);
+        }
+    }
     print_outcome(&id, options, outcome)
 }
 
-/// Warns of arguments that the tool does not say it takes, and may ignore.
-fn warn_of_unknown(entry: &ToolEntry, arguments: &CallArguments, context: &Context) {
+/// The arguments that the tool does not say it takes, and may have ignored.
+fn unknown_arguments(entry: &ToolEntry, arguments: &CallArguments) -> Vec<String> {
     let schema = &entry.tool.parameters;
     let is_open = ["additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
     if is_open.iter().any(|keyword| schema.get(keyword).is_some()) {
-        return;
+        return Vec::new();
     }
 
     let names = arguments.names();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    for (name, meant) in entry.unknown_arguments(&names) {
+    let unknown = entry.unknown_arguments(&names).into_iter().map(|(name, meant)| {
         let hint = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
-        let tool = &entry.tool.name;
-        print_warning(format_args!("{tool} has no argument '{name}'{hint}"), context);
-    }
+        format!("{} has no argument '{name}'{hint}", entry.tool.name)
+    });
+    unknown.collect()
 }
 
 /// Prints an outcome: content on standard output, failures on standard error.

@@ -4,6 +4,7 @@ mod entry;
 mod sync;
 
 use serde_json::{Map, Value, json};
+use toolbus_config::nearest_name;
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::{ServerFile, ServerFileError, ServerName};
 use toolbus_runtime::service::{BoxError, Context, Exit};
@@ -138,5 +139,9 @@ fn check(name: &ServerName, entry: &Map<String, Value>) -> Result<(), Failure> {
 }
 
 fn no_server(file: &ServerFile, server: &str) -> Failure {
-    Failure::Misuse(format!("{} has no server {server}", file.path().display()))
+    // The file has been read a moment ago.
+    let servers = file.servers().unwrap_or_default();
+    let meant = nearest_name(server, servers.keys().map(String::as_str));
+    let hint = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
+    Failure::Misuse(format!("{} has no server {server}{hint}", file.path().display()))
 }

@@ -166,6 +166,7 @@ async fn what_cannot_be_is_refused_and_nothing_is_written() {
         (&["add", "b", "--env", "A", "--", "x"], "A: the value is empty"),
         (&["show", "two"], "has no server two"),
         (&["remove", "two"], "has no server two"),
+        (&["remove", "onne"], "has no server onne; did you mean 'one'?"),
     ] {
         let told = files.refused(arguments, 2).await;
         assert!(told.contains(problem), "{arguments:?}: {told}");
