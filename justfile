@@ -49,6 +49,10 @@ ci:
 images *TARGETS:
     docker/images {{TARGETS}}
 
+# Makes a release archive of this machine's kind, and its checksum, in FOLDER.
+release FOLDER:
+    docker/release {{FOLDER}}
+
 # Starts the whole fleet with Docker, and with `observe` the dashboards beside it.
 up *PROFILE:
     deploy/compose/up {{PROFILE}}

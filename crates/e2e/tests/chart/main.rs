@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod memory;
+mod notes;
 
 use std::path::Path;
 use std::process::Command;

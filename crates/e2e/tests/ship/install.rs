@@ -154,6 +154,23 @@ fn check_flows(release: &Release, outside: &Outside) {
     outside.check_doors(release, &doors, 2);
 }
 
+/// The namespace of the scripts is there already, as `--prepare-namespace` makes it: it is refused,
+/// and installed into when the operator hands it over.
+fn hand_over_scripts(release: &Release, values: &Value) {
+    let scripts = release.scripts();
+    release.kubectl(&["create", "namespace", &scripts]).unwrap();
+    let policy = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": "toolbus-deny-all", "namespace": scripts},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+    });
+    apply(release.cluster.kubectl(), &policy);
+
+    let error = release.install(values, &[]).unwrap_err().to_string();
+    assert!(error.contains("exists and cannot be imported"), "{error}");
+    release.install(values, &["--take-ownership"]).unwrap();
+}
+
 /// A secret that is missing is named by the cluster; a password that is wrong is named by the
 /// services. Each is mended without an upgrade.
 #[test]
@@ -174,7 +191,7 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
         values[part]["enabled"] = json!(false);
     }
 
-    release.install(&values, &[]).unwrap();
+    hand_over_scripts(&release, &values);
     until(|| {
         let events = release.look(&["get", "events", "-o", "jsonpath={.items[*].message}"])?;
         ensure!(events.contains("secret \"broker-login\" not found"), "{events}");

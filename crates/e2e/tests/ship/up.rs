@@ -1,6 +1,8 @@
-//! `deploy/compose/up`: what it makes of GRANTS. No engine is asked.
+//! `deploy/compose/up`: what it makes of GRANTS, and what it says of ports that are taken. No engine
+//! is asked.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
@@ -11,17 +13,34 @@ use crate::support::repository;
 /// What stands in for `docker`: it prints what the compose file would be given.
 const PRINTING: &str = "#!/bin/sh\necho \"GRANTS=$GRANTS\"\n";
 
-/// Runs the script on the secrets of this folder, with this GRANTS.
-fn up(folder: &TempDir, grants: Option<&str>) -> Output {
+/// What stands in for `docker` where the fleet does not come up: of its services `rabbitmq` alone
+/// runs.
+const FAILING: &str = "#!/bin/sh
+case $* in
+*' ps '*' rabbitmq') echo 1234 ;;
+*' ps '*) ;;
+*) exit 17 ;;
+esac
+";
+
+/// The script on the secrets of this folder, with this program in place of `docker`.
+fn command(folder: &TempDir, docker: &str) -> Command {
     let programs = folder.path().join("bin");
     fs::create_dir_all(&programs).unwrap();
-    let docker = programs.join("docker");
-    fs::write(&docker, PRINTING).unwrap();
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = programs.join("docker");
+    fs::write(&path, docker).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
 
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(repository("deploy/compose/up"));
     command.env("PATH", path).env("TOOLBUS_SECRETS", folder.path().join("secrets"));
+    command.env_remove("COMPOSE_PROFILES");
+    command
+}
+
+/// Runs the script on the secrets of this folder, with this GRANTS.
+fn up(folder: &TempDir, grants: Option<&str>) -> Output {
+    let mut command = command(folder, PRINTING);
     match grants {
         Some(grants) => command.env("GRANTS", grants),
         None => command.env_remove("GRANTS"),
@@ -57,4 +76,34 @@ fn what_is_no_choice_is_refused_and_changes_nothing() {
         assert!(told.contains(wrong), "{told}");
     }
     assert!(!folder.path().join("secrets").exists());
+}
+
+/// Only of a service that is to be there and is not, and with the code that compose ended with.
+#[test]
+fn ports_that_others_have_are_told_with_the_variable_that_moves_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let others = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = others.local_addr().unwrap().port().to_string();
+    let check = |variable: &str, profile: &[&str], expected: &str| {
+        let mut command = command(&folder, FAILING);
+        command.args(profile);
+        for port in ["AGENT_HOST_MCP_PORT", "RABBITMQ_UI_PORT", "GRAFANA_PORT"] {
+            command.env(port, if port == variable { &taken } else { "0" });
+        }
+        command.env("PROMETHEUS_PORT", "0").env("JAEGER_PORT", "0");
+
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(17), "{variable}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{variable}");
+    };
+
+    let told = |service: &str, variable: &str| {
+        format!(
+            "up: port {taken}, where {service} would be, is taken: {variable}=PORT names another\n"
+        )
+    };
+    check("AGENT_HOST_MCP_PORT", &[], &told("agent-host", "AGENT_HOST_MCP_PORT"));
+    check("RABBITMQ_UI_PORT", &[], "");
+    check("GRAFANA_PORT", &[], "");
+    check("GRAFANA_PORT", &["observe"], &told("grafana", "GRAFANA_PORT"));
 }
