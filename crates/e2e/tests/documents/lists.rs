@@ -14,7 +14,7 @@ pub(crate) struct Page {
     pub(crate) has_broker: bool,
     /// What the page takes for granted, as a script that is run first.
     pub(crate) given: &'static str,
-    /// Beside [`ENVIRONMENT`]; `{server}` is the address of the server that stands for models.
+    /// Beside [`ENVIRONMENT`], and `SERVER`, the address of what stands for models.
     pub(crate) environment: &'static [(&'static str, &'static str)],
 }
 
@@ -51,7 +51,7 @@ END
 pending() {
   agent-host invoke execute_python_script script='print(1)' >/dev/null 2>&1 &
   until [ -n "$ID" ]; do
-    ID=$(agent-host approvals list --json | grep -o '"id":"[^"]*' | cut -d'"' -f4 | head -1)
+    ID=$(agent-host approvals list --json | grep -o '"id": "[^"]*' | cut -d'"' -f4 | head -1)
   done
 }
 "#;
@@ -78,10 +78,7 @@ agent-host invoke schedule_task '{"name": "morning-mail", "cron": "0 7 * * *", "
 pub(crate) const PAGES: &[Page] = &[
     Page {
         has_broker: true,
-        environment: &[
-            ("ANTHROPIC_API_KEY", "sk-ant-none"),
-            ("TOOLBUS_OPENROUTER__BASE_URL", "{server}"),
-        ],
+        environment: &[("ANTHROPIC_API_KEY", "sk-ant-none")],
         ..Page::new("README.md")
     },
     Page { given: MODEL, ..Page::new("docs/agent.md") },
@@ -97,7 +94,9 @@ pub(crate) const PAGES: &[Page] = &[
     Page { given: VAULT, ..Page::new("docs/mcp-json.md") },
     Page::new("docs/operations.md"),
     Page::new("docs/scripts.md"),
-    Page { given: "openssl rand -hex 32 >new.key", ..Page::new("docs/security.md") },
+    Page { given: "(umask 077 && openssl rand -hex 32 >new.key)", ..Page::new("docs/security.md") },
+    Page { has_broker: true, ..Page::new("docs/trouble.md") },
+    Page { has_broker: true, ..Page::new("docs/tutorial.md") },
 ];
 
 /// What a text of a page is in the test.
@@ -127,7 +126,7 @@ impl Substitute {
 
 pub(crate) const SUBSTITUTES: &[Substitute] = &[
     Substitute {
-        pages: &["README.md"],
+        pages: &["README.md", "docs/trouble.md", "docs/tutorial.md"],
         text: "amqp://user:password@broker:5672",
         to: To::Bus,
         reason: "the broker is a private one",
@@ -140,6 +139,12 @@ pub(crate) const SUBSTITUTES: &[Substitute] = &[
     },
     Substitute { pages: &["README.md"], text: ":8082", to: To::FreePort, reason: PORT },
     Substitute { pages: &["README.md"], text: ":8085", to: To::FreePort, reason: PORT },
+    Substitute {
+        pages: &["README.md"],
+        text: "OPENROUTER_API_KEY=...",
+        to: To::Text("TOOLBUS_OPENROUTER__BASE_URL=$SERVER OPENROUTER_API_KEY=..."),
+        reason: "there is no account",
+    },
     Substitute { pages: &["docs/agent.md"], text: ":8810", to: To::FreePort, reason: PORT },
     Substitute {
         pages: &["docs/approvals.md"],
@@ -207,6 +212,33 @@ server.run()
 ",
         reason: "the real one needs an account",
     },
+    Program {
+        pages: &["docs/tutorial.md"],
+        name: "uv",
+        text: "#!/bin/sh
+case $* in
+'run --with mcp '*) program={time} ;;
+'run --with pika '*) program={pika} ;;
+*) exit 1 ;;
+esac
+shift 3
+exec $program \"$@\"
+",
+        reason: "the packages were fetched beforehand",
+    },
+    Program {
+        pages: &["docs/tutorial.md"],
+        name: "cargo",
+        text: "#!/bin/sh
+case $* in
+'new '*) mkdir -p \"$2/src\" ;;
+'add '*) ;;
+'run --quiet --bin '*) exec \"{bin}/tutorial-$4\" ;;
+*) exit 1 ;;
+esac
+",
+        reason: "the programs are compiled with this workspace: another test compares their text",
+    },
 ];
 
 /// A command that does not end by itself: it is run in the background.
@@ -224,11 +256,23 @@ impl Service {
     }
 }
 
-pub(crate) const SERVICES: &[Service] = &[Service {
-    page: "docs/agent.md",
-    command: "agent-host serve --http 127.0.0.1:8810",
-    says: "",
-}];
+pub(crate) const SERVICES: &[Service] = &[
+    Service {
+        page: "docs/agent.md",
+        command: "agent-host serve --http 127.0.0.1:8810",
+        says: "",
+    },
+    Service {
+        page: "docs/tutorial.md",
+        command: "cargo run --quiet --bin worker &",
+        says: "serving add",
+    },
+    Service {
+        page: "docs/tutorial.md",
+        command: "uv run --with pika worker.py &",
+        says: "serving add",
+    },
+];
 
 /// What has to be before a command can do what its page says, as a script.
 pub(crate) struct Before {

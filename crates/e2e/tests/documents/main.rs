@@ -55,4 +55,6 @@ pages! {
     operations: "docs/operations.md";
     scripts: "docs/scripts.md";
     security: "docs/security.md";
+    trouble: "docs/trouble.md";
+    tutorial: "docs/tutorial.md";
 }

@@ -176,7 +176,7 @@ impl Run {
             command.env(format!("PORT_{}", &text[1..]), here);
         }
         for (name, value) in lists::ENVIRONMENT.iter().chain(self.page.environment) {
-            command.env(name, value.replace("{server}", &self.model.url));
+            command.env(name, value);
         }
         command
     }
@@ -197,7 +197,17 @@ impl Run {
                 faults.push(format!("{}:{line}: $ {text}\n{fault}", self.page.path));
             }
         }
+        if !faults.is_empty() {
+            faults.extend(self.steps.iter().map(|(number, command)| self.log(*number, command)));
+        }
         faults
+    }
+
+    /// What a command in the background has said, which may be why others failed.
+    fn log(&self, number: usize, command: &Command) -> String {
+        let said = read(&self.step(&format!("{number}.err")));
+        let is_service = command.text.ends_with('&');
+        if is_service { format!("--- {}\n{said}", command.text) } else { String::new() }
     }
 
     /// What a command did that the page does not say.
