@@ -373,6 +373,11 @@ pub(crate) const EXCUSED_COMMANDS: &[Excuse] = &[
         reason: "nothing is remembered on this page",
     },
     Excuse {
+        page: "docs/trouble.md",
+        line: "kubectl --namespace toolbus get pods,persistentvolumeclaims",
+        reason: CLUSTER,
+    },
+    Excuse {
         page: "docs/mcp-json.md",
         line: "agent-host mcp sync",
         reason: "it connects servers of others, over the network",
