@@ -396,6 +396,7 @@ pub(crate) fn is_excused_command(page: &str, command: &Command) -> bool {
     EXCUSED_COMMANDS.iter().any(|excuse| excuse.page == page && excuse.line == line)
 }
 
-fn first_line(command: &Command) -> &str {
+/// What lists know a command by.
+pub(crate) fn first_line(command: &Command) -> &str {
     command.text.lines().next().unwrap_or_default()
 }

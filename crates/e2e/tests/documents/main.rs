@@ -6,9 +6,11 @@
 
 mod blocks;
 mod lists;
+mod options;
 mod printed;
 mod programs;
 mod run;
+mod settings;
 mod world;
 
 /// Runs a page.
@@ -57,4 +59,58 @@ pages! {
     security: "docs/security.md";
     trouble: "docs/trouble.md";
     tutorial: "docs/tutorial.md";
+}
+
+/// An excuse, a substitute or a program that nothing needs any more is taken out.
+#[test]
+fn every_item_of_the_lists_fits_something() {
+    let mut reasons = Vec::new();
+    let texts = |page: &str| std::fs::read_to_string(blocks::root().join(page)).unwrap();
+    for excuse in lists::EXCUSED_BLOCKS {
+        let blocks = blocks::blocks_of(excuse.page);
+        let found = blocks.iter().any(|block| block.first_line() == excuse.line);
+        assert!(found, "{} has no block that begins with {:?}", excuse.page, excuse.line);
+        reasons.push(excuse.reason);
+    }
+
+    let commands = lists::EXCUSED_COMMANDS.iter().map(|excuse| (excuse.page, excuse.line));
+    let commands = commands.chain(lists::SERVICES.iter().map(|item| (item.page, item.command)));
+    let commands = commands.chain(lists::BEFORE.iter().map(|item| (item.page, item.command)));
+    for (page, line) in commands {
+        let blocks = blocks::blocks_of(page);
+        let commands = blocks::commands_of(&blocks);
+        let mut commands = commands.iter().flat_map(|(_, commands)| commands);
+        let found = commands.any(|command| lists::first_line(command) == line);
+        assert!(found, "{page} has no command {line:?}");
+    }
+    reasons.extend(lists::EXCUSED_COMMANDS.iter().map(|excuse| excuse.reason));
+
+    for substitute in lists::SUBSTITUTES {
+        for page in substitute.pages {
+            assert!(texts(page).contains(substitute.text), "{page} has no {:?}", substitute.text);
+        }
+        reasons.push(substitute.reason);
+    }
+    for program in lists::PROGRAMS {
+        for page in program.pages {
+            assert!(texts(page).contains(program.name), "{page} starts no {}", program.name);
+        }
+        reasons.push(program.reason);
+    }
+    assert!(reasons.iter().all(|reason| reason.len() > 10), "{reasons:?}");
+}
+
+/// The programs that the tutorial shows are those that are compiled and run here.
+#[test]
+fn the_programs_of_the_tutorial_are_these() {
+    let blocks = blocks::blocks_of("docs/tutorial.md");
+    for (file, name) in [("src/main.rs", "adder"), ("src/bin/worker.rs", "worker")] {
+        let block = blocks.iter().find(|block| block.file() == Some(file)).unwrap();
+        let path = format!("crates/e2e/src/bin/tutorial-{name}.rs");
+        let program = std::fs::read_to_string(blocks::root().join(&path)).unwrap();
+        let is_shown = |line: &&str| !line.starts_with("#![allow(");
+        let program: Vec<_> = program.lines().filter(is_shown).collect();
+        let shown: Vec<_> = block.text.lines().skip(1).collect();
+        assert_eq!(shown, program, "docs/tutorial.md is not {path}");
+    }
 }

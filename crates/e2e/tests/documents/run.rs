@@ -21,9 +21,10 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(400);
 
 /// What the shell begins with: how it waits for what was started in the background.
 const PRELUDE: &str = r#"
-await_answer() { # PORT PATH: until a health port says that its service is ready
+await_answer() { # PORT PATH: until a health port says that its service is ready, or it has ended
   local line
   for _ in $(seq 900); do
+    kill -0 $! 2>/dev/null || return
     if { exec 3<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null; then
       [ -n "$2" ] || { exec 3>&-; return; }
       printf 'GET %s HTTP/1.0\r\n\r\n' "$2" >&3
@@ -37,6 +38,7 @@ await_answer() { # PORT PATH: until a health port says that its service is ready
 await_text() { # FILE TEXT: until a program has said this
   for _ in $(seq 900); do
     grep -qF -- "$2" "$1" && return
+    kill -0 $! 2>/dev/null || return
     sleep 0.1
   done
 }
