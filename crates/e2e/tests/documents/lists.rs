@@ -84,7 +84,10 @@ pub(crate) const PAGES: &[Page] = &[
     Page { given: MODEL, ..Page::new("docs/agent.md") },
     Page { given: PENDING, ..Page::new("docs/approvals.md") },
     Page::new("docs/artifacts.md"),
-    Page { given: "printf '[audit]\nenabled = true\n' >toolbus.toml", ..Page::new("docs/audit.md") },
+    Page {
+        given: "printf '[audit]\nenabled = true\n' >toolbus.toml",
+        ..Page::new("docs/audit.md")
+    },
     Page::new("docs/chains.md"),
     Page {
         given: r#"echo '{"mcpServers": {"github": {"command": "github-mcp-server"}, "time": {"command": "uvx", "args": ["mcp-server-time"]}}}' >mcp.json"#,
@@ -257,11 +260,7 @@ impl Service {
 }
 
 pub(crate) const SERVICES: &[Service] = &[
-    Service {
-        page: "docs/agent.md",
-        command: "agent-host serve --http 127.0.0.1:8810",
-        says: "",
-    },
+    Service { page: "docs/agent.md", command: "agent-host serve --http 127.0.0.1:8810", says: "" },
     Service {
         page: "docs/tutorial.md",
         command: "cargo run --quiet --bin worker &",
@@ -287,11 +286,7 @@ pub(crate) const BEFORE: &[Before] = &[
         command: "agent-host ask \"What time is it in Berlin?\"",
         script: "echo \"base_url = \\\"$SERVER\\\"\" >>toolbus.toml",
     },
-    Before {
-        page: "docs/agent.md",
-        command: "agent-host schedules list",
-        script: SCHEDULED,
-    },
+    Before { page: "docs/agent.md", command: "agent-host schedules list", script: SCHEDULED },
     Before { page: "docs/approvals.md", command: "agent-host approvals list", script: "pending" },
     Before {
         page: "docs/approvals.md",
@@ -328,20 +323,68 @@ const CLUSTER: &str = "it takes a cluster: the test `ship` has one";
 const SERVER: &str = "it changes a broker that runs as a service of the machine";
 
 pub(crate) const EXCUSED_BLOCKS: &[Excuse] = &[
-    Excuse { page: "README.md", line: r#"dev/demo            # installs bubblewrap if it is missing, builds, and shows the whole fleet in one process"#, reason: INSTALLS },
-    Excuse { page: "docs/install.md", line: r#"docker/images                    # or: docker compose --file deploy/compose/compose.yaml build"#, reason: DOCKER },
-    Excuse { page: "docs/install.md", line: r#"helm install toolbus helm/toolbus --namespace toolbus --create-namespace --wait \"#, reason: CLUSTER },
+    Excuse {
+        page: "README.md",
+        line: r#"dev/demo            # installs bubblewrap if it is missing, builds, and shows the whole fleet in one process"#,
+        reason: INSTALLS,
+    },
+    Excuse {
+        page: "docs/install.md",
+        line: r#"docker/images                    # or: docker compose --file deploy/compose/compose.yaml build"#,
+        reason: DOCKER,
+    },
+    Excuse {
+        page: "docs/install.md",
+        line: r#"helm install toolbus helm/toolbus --namespace toolbus --create-namespace --wait \"#,
+        reason: CLUSTER,
+    },
     Excuse { page: "docs/install.md", line: r#"rabbitmqctl add_vhost agents"#, reason: SERVER },
-    Excuse { page: "docs/install.md", line: r#"kubectl --namespace toolbus create secret generic broker-login --from-literal=password=…"#, reason: CLUSTER },
-    Excuse { page: "docs/install.md", line: r#"kubectl apply --filename broker.yaml"#, reason: CLUSTER },
-    Excuse { page: "docs/operations.md", line: r#"kubectl --namespace toolbus port-forward deployment/toolbus-mcp-bridge 8081 &"#, reason: CLUSTER },
-    Excuse { page: "docs/operations.md", line: r#"helm upgrade toolbus helm/toolbus --namespace toolbus --reset-then-reuse-values --wait --set image.tag=NEW"#, reason: CLUSTER },
-    Excuse { page: "docs/operations.md", line: r#"kubectl --namespace toolbus create secret generic broker-url \"#, reason: CLUSTER },
-    Excuse { page: "docs/operations.md", line: r#"kubectl --namespace toolbus exec toolbus-rabbitmq-0 -- rabbitmqctl export_definitions - >definitions.json"#, reason: CLUSTER },
-    Excuse { page: "docs/operations.md", line: r#"kubectl --namespace toolbus exec --stdin toolbus-rabbitmq-0 -- rabbitmqctl change_password toolbus <new-password"#, reason: CLUSTER },
-    Excuse { page: "docs/operations.md", line: r#"kubectl --namespace toolbus create secret generic grants --from-file=key=new-key --from-file=previous=old-key \"#, reason: CLUSTER },
+    Excuse {
+        page: "docs/install.md",
+        line: r#"kubectl --namespace toolbus create secret generic broker-login --from-literal=password=…"#,
+        reason: CLUSTER,
+    },
+    Excuse {
+        page: "docs/install.md",
+        line: r#"kubectl apply --filename broker.yaml"#,
+        reason: CLUSTER,
+    },
+    Excuse {
+        page: "docs/operations.md",
+        line: r#"kubectl --namespace toolbus port-forward deployment/toolbus-mcp-bridge 8081 &"#,
+        reason: CLUSTER,
+    },
+    Excuse {
+        page: "docs/operations.md",
+        line: r#"helm upgrade toolbus helm/toolbus --namespace toolbus --reset-then-reuse-values --wait --set image.tag=NEW"#,
+        reason: CLUSTER,
+    },
+    Excuse {
+        page: "docs/operations.md",
+        line: r#"kubectl --namespace toolbus create secret generic broker-url \"#,
+        reason: CLUSTER,
+    },
+    Excuse {
+        page: "docs/operations.md",
+        line: r#"kubectl --namespace toolbus exec toolbus-rabbitmq-0 -- rabbitmqctl export_definitions - >definitions.json"#,
+        reason: CLUSTER,
+    },
+    Excuse {
+        page: "docs/operations.md",
+        line: r#"kubectl --namespace toolbus exec --stdin toolbus-rabbitmq-0 -- rabbitmqctl change_password toolbus <new-password"#,
+        reason: CLUSTER,
+    },
+    Excuse {
+        page: "docs/operations.md",
+        line: r#"kubectl --namespace toolbus create secret generic grants --from-file=key=new-key --from-file=previous=old-key \"#,
+        reason: CLUSTER,
+    },
     Excuse { page: "docs/operations.md", line: r#"kubectl cordon NODE"#, reason: CLUSTER },
-    Excuse { page: "docs/operations.md", line: r#"kubectl --namespace toolbus port-forward toolbus-rabbitmq-0 15672 &"#, reason: CLUSTER },
+    Excuse {
+        page: "docs/operations.md",
+        line: r#"kubectl --namespace toolbus port-forward toolbus-rabbitmq-0 15672 &"#,
+        reason: CLUSTER,
+    },
 ];
 
 pub(crate) const EXCUSED_COMMANDS: &[Excuse] = &[

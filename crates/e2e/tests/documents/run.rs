@@ -121,7 +121,8 @@ impl Run {
         if let Some(file) = block.file() {
             let kept = format!("{}.file", block.line);
             fs::write(self.step(&kept), self.here(&block.text)).unwrap();
-            let script = format!("mkdir -p \"$(dirname {file})\"; cp \"$PAGE/steps/{kept}\" {file}");
+            let script =
+                format!("mkdir -p \"$(dirname {file})\"; cp \"$PAGE/steps/{kept}\" {file}");
             writeln!(self.script, "{script}").unwrap();
         }
         if lists::is_excused_block(self.page.path, block) {

@@ -10,27 +10,21 @@ use toolbus_testkit::process::binary;
 use crate::blocks::{Block, blocks_of, pages};
 
 /// Variables that the pages' settings name.
-const VARIABLES: [&str; 6] = [
-    "ANTHROPIC_API_KEY",
-    "OPENROUTER_API_KEY",
-    "TRAVEL_TOKEN",
-    "ROOT_TOKEN",
-    "GOOGLE_CLIENT_ID",
-    "TODO_TOKEN",
-];
+const VARIABLES: [&str; 5] =
+    ["ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "TRAVEL_TOKEN", "GOOGLE_CLIENT_ID", "TODO_TOKEN"];
 
 fn agent_host(folder: &TempDir, arguments: &[&str]) -> Output {
     let mut command = Command::new(binary("agent-host").unwrap());
     command.env_clear().env("HOME", folder.path()).env("PATH", "/usr/bin:/bin");
-    command.envs(VARIABLES.map(|name| (name, "a-value-of-the-test")));
+    command.envs(VARIABLES.map(|name| (name, "a-long-value-of-the-test")));
     command.current_dir(folder).args(arguments).output().unwrap()
 }
 
 /// The blocks of this kind that are no files of a page.
 fn shown(kind: &str) -> Vec<(String, Block)> {
-    let blocks = pages().into_iter().flat_map(|page| {
-        blocks_of(&page).into_iter().map(move |block| (page.clone(), block))
-    });
+    let blocks = pages()
+        .into_iter()
+        .flat_map(|page| blocks_of(&page).into_iter().map(move |block| (page.clone(), block)));
     let blocks = blocks.filter(|(_, block)| block.kind == kind && block.file().is_none());
     blocks.collect()
 }
@@ -69,7 +63,8 @@ fn lists_of_servers_are_taken() {
         fs::write(folder.path().join("mcp.json"), file).unwrap();
         let said = agent_host(&folder, &["--mcp-config", "mcp.json", "tools"]);
         let errors = String::from_utf8_lossy(&said.stderr);
-        let is_mistake = errors.contains("mistake") || errors.contains("in the list of MCP servers");
+        let is_mistake =
+            errors.contains("mistake") || errors.contains("in the list of MCP servers");
         assert!(!is_mistake, "{page}:{}: {errors}", block.line);
     }
 }
