@@ -56,6 +56,11 @@ pending() {
 }
 "#;
 
+/// Sets `KEPT` to the id of a yes that holds for calls to come.
+const REMEMBERED: &str = r#"
+KEPT=$(agent-host approvals remembered --json | grep -o '"id": "[^"]*' | cut -d'"' -f4 | head -1)
+"#;
+
 /// A large result of a script, which a chain gets by reference; sets `ID` to the artifact's.
 const ARTIFACT: &str = r#"
 code='return tools.execute_python_script(script="print(list(range(5000)))").ref'
@@ -154,6 +159,18 @@ pub(crate) const SUBSTITUTES: &[Substitute] = &[
         text: "4f1c20ab",
         to: To::Text("$ID"),
         reason: "ids are drawn at random",
+    },
+    Substitute {
+        pages: &["docs/approvals.md"],
+        text: "9a0e77c1",
+        to: To::Text("$KEPT"),
+        reason: "ids are drawn at random",
+    },
+    Substitute {
+        pages: &["docs/agent.md"],
+        text: "curl -N",
+        to: To::Text("curl --fail --silent --show-error -N"),
+        reason: "so that an error of HTTP is one of the command",
     },
     Substitute {
         pages: &["docs/artifacts.md"],
@@ -293,6 +310,16 @@ pub(crate) const BEFORE: &[Before] = &[
         command: "agent-host approvals deny 4f1c20ab --note 'not on a Friday'",
         script: "ID=; pending",
     },
+    Before {
+        page: "docs/approvals.md",
+        command: "agent-host approvals remembered",
+        script: "ID=; pending; agent-host approvals approve \"$ID\" --remember tool >/dev/null",
+    },
+    Before {
+        page: "docs/approvals.md",
+        command: "agent-host approvals revoke 9a0e77c1",
+        script: REMEMBERED,
+    },
     Before { page: "docs/artifacts.md", command: "agent-host artifacts list", script: ARTIFACT },
     Before {
         page: "docs/operations.md",
@@ -409,11 +436,6 @@ pub(crate) const EXCUSED_COMMANDS: &[Excuse] = &[
         page: "docs/approvals.md",
         line: r#"agent-host approvals approve 4f1c20ab --chain-calls 50 --matching '{"repository": "toolbus/*", "label": "urgent"}'"#,
         reason: "it is about a chain that writes to a repository",
-    },
-    Excuse {
-        page: "docs/approvals.md",
-        line: "agent-host approvals revoke 9a0e77c1",
-        reason: "nothing is remembered on this page",
     },
     Excuse {
         page: "docs/trouble.md",
