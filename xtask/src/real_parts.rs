@@ -27,6 +27,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "openapi-client",
         "openrouter-sdk",
         "otelcol",
+        "pika",
         "prometheus",
         "python-servers",
         "s3",

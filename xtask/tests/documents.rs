@@ -1,5 +1,5 @@
 //! What the pages for people say of the workspace is true: paths are there, links lead somewhere,
-//! the index of decisions lists them all.
+//! the index of decisions lists them all, the first page every other, the glossary words in use.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -77,6 +77,54 @@ fn links_between_pages_lead_somewhere() {
             );
         }
     }
+}
+
+/// Generated pages and those of one topic alike: whoever reads the first page finds them all.
+#[test]
+fn the_first_page_links_to_every_other() {
+    let readme = read("README.md");
+    for page in pages_in(&root().join("docs")) {
+        let link = format!("](docs/{})", page.file_name().unwrap().to_str().unwrap());
+        assert!(readme.contains(&link), "README.md has no link {link}");
+    }
+}
+
+#[test]
+fn words_of_the_glossary_are_used_and_in_order() {
+    let glossary = read("docs/glossary.md");
+    let words = glossary.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let words: Vec<_> = words.skip(1).collect();
+    assert!(words.len() > 50, "{} words", words.len());
+    assert!(words.is_sorted_by_key(|word| word.to_lowercase()), "{words:?}");
+
+    let others = pages().into_iter().filter(|page| !page.ends_with("glossary.md"));
+    let mut text: String = others.map(|page| fs::read_to_string(page).unwrap()).collect();
+    text.extend(sources().map(|source| fs::read_to_string(source).unwrap()));
+    let text = text.to_lowercase();
+    for word in words {
+        let word = word.to_lowercase();
+        // A type has its word without the blank: `CallContext`.
+        let is_used = text.contains(&word) || text.contains(&word.replace(' ', ""));
+        assert!(is_used, "nothing is called {word:?}");
+    }
+}
+
+/// The sources of all crates, without their tests.
+fn sources() -> impl Iterator<Item = PathBuf> {
+    let crates = fs::read_dir(root().join("crates")).unwrap();
+    let mut folders: Vec<_> = crates.map(|entry| entry.unwrap().path().join("src")).collect();
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.into_iter()
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub mod oidc;
 pub mod openapi_client;
 pub mod openrouter;
 pub mod otlp;
+pub mod pika;
 pub mod postgres;
 pub mod process;
 pub mod prometheus;

@@ -77,6 +77,11 @@
 //! them with
 //! `..`.
 
+/// The program in the workspace's README, which is compiled with the other examples.
+#[cfg(all(doctest, feature = "mcp"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod agent;
 mod builder;
 mod embedded;
