@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, stream};
 use toolbus_config::{ClockReading, Finding, HttpUrl, nearest_name};
 use url::Url;
 
-use crate::api::{ChatFlavour, HttpClients, ModelList, Protocol, request_models};
+use crate::api::{ChatFlavour, HttpClients, KeySource, ModelList, Protocol, request_models};
 use crate::connect::{ModelDeps, base_of, key_of, protocol_of};
 use crate::error::ErrorKind;
 use crate::settings::{EndpointSettings, ModelSettings, Provider};
@@ -29,47 +29,47 @@ pub struct Examined {
     pub clock: Option<ClockReading>,
 }
 
-/// Asks the API of each endpoint which models it has.
-pub async fn examine(settings: &ModelSettings, deps: &ModelDeps<'_>) -> Vec<Examined> {
-    if settings.endpoints.is_empty() {
-        let none = Finding::note("models", "none is set, so `chat` and `ask` have nobody to ask")
-            .mended_by("a section models.endpoints.NAME of the settings: docs/agent.md#models");
-        return vec![Examined { finding: none, clock: None }];
-    }
-    let http = match HttpClients::new(CONNECT_TIMEOUT) {
-        Ok(http) => http,
-        Err(error) => {
-            let detail = format!("no HTTP client for them: {}", error.without_url());
-            return vec![Examined { finding: Finding::wrong("models", detail), clock: None }];
-        }
-    };
+/// The endpoints of the settings, to be looked at.
+#[derive(Debug)]
+pub struct ModelChecks(Vec<Subject>);
 
-    let endpoints = settings.endpoints.iter();
-    let asking = endpoints.map(|(name, endpoint)| examine_endpoint(name, endpoint, deps, &http));
-    stream::iter(asking).buffered(CONCURRENCY_MAX).collect().await
+/// An endpoint that is looked at.
+#[derive(Debug)]
+struct Subject {
+    name: String,
+    endpoint: EndpointSettings,
+    key: KeySource,
 }
 
-async fn examine_endpoint(
-    name: &str,
-    endpoint: &EndpointSettings,
-    deps: &ModelDeps<'_>,
-    http: &HttpClients,
-) -> Examined {
-    let protocol = protocol_of(endpoint);
-    let subject = Subject { name, endpoint };
-    let key = match key_of(name, endpoint, deps).load().await {
-        Ok(key) => key,
-        Err(kind) => return Examined { finding: subject.describe_failure(&kind), clock: None },
-    };
+impl ModelChecks {
+    /// Those of the settings. Nothing is asked yet.
+    #[must_use]
+    pub fn new(settings: &ModelSettings, deps: &ModelDeps<'_>) -> Self {
+        let subjects = settings.endpoints.iter().map(|(name, endpoint)| Subject {
+            name: name.clone(),
+            endpoint: endpoint.clone(),
+            key: key_of(name, endpoint, deps),
+        });
+        Self(subjects.collect())
+    }
 
-    let url = list_url(endpoint, protocol);
-    let asked = request_models(http, protocol, url, key.as_ref(), ASK_TIMEOUT).await;
-    match asked {
-        Err(kind) => Examined { finding: subject.describe_failure(&kind), clock: None },
-        Ok(list) => {
-            let clock = list.date.map(|(date, took)| subject.read_clock(date, took));
-            Examined { finding: subject.describe(list, key.is_some()), clock }
+    /// Asks the API of each endpoint which models it has.
+    pub async fn run(self) -> Vec<Examined> {
+        if self.0.is_empty() {
+            let none = Finding::note("models", "none is set, so `chat` and `ask` have none to ask")
+                .mended_by("a section models.endpoints.NAME of the settings: docs/agent.md");
+            return vec![Examined { finding: none, clock: None }];
         }
+        let http = match HttpClients::new(CONNECT_TIMEOUT) {
+            Ok(http) => http,
+            Err(error) => {
+                let detail = format!("no HTTP client for them: {}", error.without_url());
+                return vec![Examined { finding: Finding::wrong("models", detail), clock: None }];
+            }
+        };
+
+        let asking = self.0.into_iter().map(|subject| subject.examine(http.clone()));
+        stream::iter(asking).buffered(CONCURRENCY_MAX).collect().await
     }
 }
 
@@ -88,13 +88,25 @@ fn list_url(endpoint: &EndpointSettings, protocol: Protocol) -> Url {
     Url::parse(HttpUrl::expose(&url)).expect("it was one")
 }
 
-/// An endpoint that is looked at.
-struct Subject<'a> {
-    name: &'a str,
-    endpoint: &'a EndpointSettings,
-}
+impl Subject {
+    async fn examine(self, http: HttpClients) -> Examined {
+        let key = match self.key.load().await {
+            Ok(key) => key,
+            Err(kind) => return Examined { finding: self.describe_failure(&kind), clock: None },
+        };
 
-impl Subject<'_> {
+        let protocol = protocol_of(&self.endpoint);
+        let url = list_url(&self.endpoint, protocol);
+        let asked = request_models(&http, protocol, url, key.as_ref(), ASK_TIMEOUT).await;
+        match asked {
+            Err(kind) => Examined { finding: self.describe_failure(&kind), clock: None },
+            Ok(list) => {
+                let clock = list.date.map(|(date, took)| self.read_clock(date, took));
+                Examined { finding: self.describe(list, key.is_some()), clock }
+            }
+        }
+    }
+
     fn title(&self) -> String {
         format!("model {}", self.name)
     }
@@ -104,7 +116,7 @@ impl Subject<'_> {
     }
 
     fn describe(&self, list: ModelList, has_key: bool) -> Finding {
-        let EndpointSettings { provider, model, base_url, .. } = self.endpoint;
+        let EndpointSettings { provider, model, base_url, .. } = &self.endpoint;
         let key = if has_key { "takes the key" } else { "wants no key" };
         let has_model = |models: &[String]| models.iter().any(|id| is_same_model(id, model));
         match list.models {
