@@ -142,7 +142,8 @@ pub(super) struct Origins(BTreeMap<Path, Origin>);
 impl Origins {
     /// Every origin by its name: files, then variables and arguments.
     pub(super) fn sources(&self) -> Vec<String> {
-        let (mut files, mut names) = (BTreeSet::new(), BTreeSet::new());
+        let mut files = BTreeSet::new();
+        let mut names = BTreeSet::new();
         for origin in self.0.values() {
             match origin {
                 Origin::Default => {}

@@ -194,7 +194,8 @@ fn render(findings: &[Finding], has_color: bool) -> String {
     let width = width.unwrap_or_default();
     let mut text = String::new();
     for Finding { name, state, detail, mend } in findings {
-        let (name, detail) = (shown(name), shown(detail));
+        let name = shown(name);
+        let detail = shown(detail);
         let word = in_color(format!("{:5}", state.as_str()), *state, has_color);
         let _ = writeln!(text, "{name:width$}  {word}  {detail}");
         if let Some(mend) = mend {

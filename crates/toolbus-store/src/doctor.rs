@@ -102,7 +102,8 @@ async fn read_clock(
     location: &Location,
 ) -> Result<ClockReading, Error> {
     let question = AssertSqlSafe(format!("SELECT {}", location.now_ms_sql()));
-    let (sent_at, began_at) = (unix_ms(), Instant::now());
+    let sent_at = unix_ms();
+    let began_at = Instant::now();
     let (theirs,): (i64,) = sqlx::query_as(question).fetch_one(connection).await?;
     let half_ms = i64::try_from(began_at.elapsed().as_millis()).unwrap_or(i64::MAX) / 2;
 
