@@ -56,7 +56,7 @@ impl ModelChecks {
     /// Asks the API of each endpoint which models it has.
     pub async fn run(self) -> Vec<Examined> {
         if self.0.is_empty() {
-            let none = Finding::note("models", "none is set, so `chat` and `ask` have none to ask")
+            let none = Finding::note("models", "none is set, so `chat` and `ask` do not work")
                 .mended_by("a section models.endpoints.NAME of the settings: docs/agent.md");
             return vec![Examined { finding: none, clock: None }];
         }

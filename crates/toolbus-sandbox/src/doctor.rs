@@ -17,7 +17,7 @@ pub async fn examine(settings: &ScriptsSettings) -> Vec<Finding> {
     };
 
     let bwrap = sandbox.bwrap().display();
-    let held = format!("{bwrap} makes user namespaces, and a script got out of none of them");
+    let held = format!("{bwrap} makes user namespaces, and kept a script in that tried to get out");
     let limit = settings.memory;
     let memory = match sandbox.memory_accounting() {
         "control group" => Finding::ok(MEMORY, format!("{limit} a script, by a control group")),
