@@ -19,7 +19,7 @@ const LIST: &str = "mcp.json";
 /// Commands that download and start what a package index has, what each comes with, and how that is
 /// had.
 const PACKAGE_RUNNERS: [(&str, &str); 2] =
-    [("uvx", "uv: https://docs.astral.sh/uv"), ("npx", "Node.js 20 or later, with npm")];
+    [("uvx", "uv"), ("npx", "Node.js 20 or later, with npm")];
 
 /// Looks at the file that lists the servers, and at the programs that start them. What it lists is
 /// returned, as far as it makes sense.

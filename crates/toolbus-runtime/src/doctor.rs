@@ -156,10 +156,10 @@ fn findings_of_settings<S: ServiceSettings>(loaded: &Loaded<S>) -> Vec<Finding> 
     let sources = loaded.sources();
     let detail = match sources.len() {
         0 => "all have their defaults: no file, variable or option sets any".to_owned(),
-        count if count <= SOURCES_NAMED_MAX => format!("of {}", sources.join(", ")),
+        count if count <= SOURCES_NAMED_MAX => format!("from {}", sources.join(", ")),
         count => {
             let named = sources[..SOURCES_NAMED_MAX].join(", ");
-            format!("of {named} and {} more", count - SOURCES_NAMED_MAX)
+            format!("from {named} and {} more", count - SOURCES_NAMED_MAX)
         }
     };
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
-use toolbus_config::{ClockReading, Finding, FindingState, ListenAddress, on_one_line};
+use toolbus_config::{ClockReading, Finding, FindingState, on_one_line};
 use toolbus_mcp::ServerCredentials;
 use toolbus_mcp::config::Entry;
 use toolbus_mcp::doctor as mcp_doctor;

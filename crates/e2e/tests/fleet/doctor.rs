@@ -43,7 +43,8 @@ impl Doctor {
     #[track_caller]
     fn check_wrong(&self, names: &[&str]) {
         let wrong = self.findings.iter().filter(|finding| finding["state"] == "wrong");
-        let wrong: Vec<_> = wrong.map(|finding| finding["name"].as_str().unwrap()).collect();
+        let mut wrong: Vec<_> = wrong.map(|finding| finding["name"].as_str().unwrap()).collect();
+        wrong.sort_unstable();
         assert_eq!(wrong, names, "{}", self.run.stdout);
     }
 }
@@ -111,7 +112,7 @@ async fn servers_that_do_not_work_are_found_with_what_mends_them() {
     doctor.check("mcp silent", "wrong", "did not finish connecting", "startupTimeoutMs");
     doctor.check("mcp ends", "wrong", "no licence", "by hand");
     doctor.check("mcp off", "ok", "disabled", "");
-    doctor.check_wrong(&["mcp typo", "mcp absent", "mcp gone", "mcp silent", "mcp ends"]);
+    doctor.check_wrong(&["mcp absent", "mcp ends", "mcp gone", "mcp silent", "mcp typo"]);
 
     std::fs::write(servers.file(), "{").unwrap();
     let doctor = Doctor::run(with_servers(&servers)).await;
