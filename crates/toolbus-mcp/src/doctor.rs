@@ -159,6 +159,7 @@ fn describe_server(status: &ServerStatus, entry: Option<&Entry>, elapsed: Durati
 fn mend_of(failure: &Failure, status: &ServerStatus, entry: Option<&Entry>) -> String {
     let name = status.name.as_str();
     let target = entry.map(|entry| &entry.target);
+
     match target {
         _ if failure.needs_login => format!("mcp-bridge login {name}"),
         _ if failure.needs_credential => format!("agent-host vault set mcp:{name} CREDENTIAL"),

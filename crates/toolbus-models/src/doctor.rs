@@ -119,6 +119,7 @@ impl Subject {
         let EndpointSettings { provider, model, base_url, .. } = &self.endpoint;
         let key = if has_key { "takes the key" } else { "wants no key" };
         let has_model = |models: &[String]| models.iter().any(|id| is_same_model(id, model));
+
         match list.models {
             // OpenRouter was asked about the key.
             None if *provider == Provider::OpenRouter => {

@@ -82,6 +82,7 @@ fn describe_namespace(
     safeguards: Result<Vec<&'static str>, Unavailable>,
 ) -> Finding {
     let namespace = &settings.namespace;
+
     match safeguards {
         Ok(missing) if missing.is_empty() => {
             Finding::ok(NAMESPACE, format!("{namespace} is there and holds the pods in it"))

@@ -80,6 +80,7 @@ fn describe_failure(error: &join::Error) -> Finding {
     let join::Error::Connect(error) = error else {
         return finding.mended_by("set TOOLBUS_BUS, or bus.url");
     };
+
     let mend = match error {
         ConnectError::InvalidUrl | ConnectError::InvalidConfig(_) => {
             "correct TOOLBUS_BUS, or bus.url".to_owned()

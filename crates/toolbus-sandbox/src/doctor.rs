@@ -31,6 +31,8 @@ pub async fn examine(settings: &ScriptsSettings) -> Vec<Finding> {
 }
 
 fn describe_failure(unavailable: &Unavailable) -> Finding {
+    let text = unavailable.to_string();
+
     match unavailable {
         Unavailable::BubblewrapMissing { path } => {
             Finding::wrong(SANDBOX, format!("bubblewrap was not found at {}", path.display()))
@@ -41,18 +43,19 @@ fn describe_failure(unavailable: &Unavailable) -> Finding {
             Finding::wrong(SANDBOX, detail)
                 .mended_by("install bubblewrap 0.8 or later, there or at scripts.bwrap")
         }
-        Unavailable::Kernel { .. } => Finding::wrong(SANDBOX, unavailable.to_string())
+        Unavailable::Kernel { .. } => Finding::wrong(SANDBOX, text)
             .mended_by("a kernel of 5.14 or later, or scripts on another machine (TOOLBUS_BUS)"),
         Unavailable::Interpreter { reason } => {
             Finding::wrong(PYTHON, format!("no usable interpreter: {reason}"))
                 .mended_by("install Python 3.8 or later as python3, or name one by scripts.python")
         }
-        Unavailable::Setting { .. } => Finding::wrong(SANDBOX, unavailable.to_string())
-            .mended_by("correct the section scripts of the settings"),
+        Unavailable::Setting { .. } => {
+            Finding::wrong(SANDBOX, text).mended_by("correct the section scripts of the settings")
+        }
         Unavailable::Start { reason, advice } => {
             Finding::wrong(SANDBOX, format!("it does not start: {reason}")).mended_by(*advice)
         }
-        Unavailable::Leak { .. } => Finding::wrong(SANDBOX, unavailable.to_string())
+        Unavailable::Leak { .. } => Finding::wrong(SANDBOX, text)
             .mended_by("run no scripts here: TOOLBUS_BUS, and a scripts-manager elsewhere"),
     }
 }

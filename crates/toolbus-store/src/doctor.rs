@@ -52,6 +52,7 @@ fn describe_absent(path: &Path) -> Finding {
     let folder = path.ancestors().skip(1).find(|folder| folder.exists());
     let folder = folder.unwrap_or_else(|| Path::new("/"));
     let needed = Access::WRITE_OK | Access::EXEC_OK;
+
     match access(folder, needed) {
         Ok(()) if folder.is_dir() => {
             Finding::ok(STORE, format!("sqlite:{} is made when it is needed", path.display()))

@@ -164,6 +164,7 @@ async fn examine_keys(settings: &Settings) -> Vec<Finding> {
             Finding::wrong("grants", on_one_line(&error)).mended_by("correct the section grants"),
         ),
     }
+
     if let Some(key) = settings.vault.key() {
         findings.push(match key.fetch().await {
             Ok(_) => Finding::ok("vault", "the key is there"),
@@ -171,6 +172,7 @@ async fn examine_keys(settings: &Settings) -> Vec<Finding> {
                 .mended_by("correct vault.key_file or vault.key_command"),
         });
     }
+
     if let Some(folder) = &settings.agent.profile {
         findings.push(match read_profile(folder) {
             Ok(_) => Finding::ok("profile", format!("{} can be read", folder.display())),
