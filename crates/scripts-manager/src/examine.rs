@@ -23,7 +23,9 @@ async fn examine(settings: Settings, context: Context) -> Vec<Finding> {
     let trying = async {
         match settings.runner {
             RunnerKind::Local => toolbus_sandbox::doctor::examine(&settings.scripts).await,
-            RunnerKind::Kubernetes => toolbus_pods::doctor::examine(&settings.kubernetes).await,
+            RunnerKind::Kubernetes => {
+                Box::pin(toolbus_pods::doctor::examine(&settings.kubernetes)).await
+            }
         }
     };
     let port = async {
@@ -40,7 +42,8 @@ async fn examine(settings: Settings, context: Context) -> Vec<Finding> {
             port,
         )
     };
-    let checked = context.shutdown.requested().run_until_cancelled(checking).await;
+    let stop = context.shutdown.requested();
+    let checked = Box::pin(stop.run_until_cancelled(checking)).await;
     let Some((broker, runner, port)) = checked else { return Vec::new() };
     [broker, runner, examine_grants(&settings), port].concat()
 }
