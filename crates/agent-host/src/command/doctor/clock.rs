@@ -25,10 +25,13 @@ pub(super) fn describe(readings: &[ClockReading], has_others: bool) -> Option<Fi
         _ => format!("{seconds} s ahead of that of {source}"),
     };
     let mend = "set the clocks of all machines by NTP: timedatectl set-ntp true";
-    Some(match proven_ms(worst) {
-        ..=NOTED_MS => Finding::ok(CLOCK, detail),
-        ..WRONG_MS => Finding::note(CLOCK, detail).mended_by(mend),
-        _ => Finding::wrong(CLOCK, detail).mended_by(mend),
+    let proven = proven_ms(worst);
+    Some(if proven <= NOTED_MS {
+        Finding::ok(CLOCK, detail)
+    } else if proven < WRONG_MS {
+        Finding::note(CLOCK, detail).mended_by(mend)
+    } else {
+        Finding::wrong(CLOCK, detail).mended_by(mend)
     })
 }
 
