@@ -119,7 +119,7 @@ what you did not find out. Answer in the language of the user, and briefly.
 ";
 
 /// The Markdown files of a folder, in the order of their names.
-fn read_profile(folder: &Path) -> Result<String, Error> {
+pub(crate) fn read_profile(folder: &Path) -> Result<String, Error> {
     let problem = |path: &Path, problem: String| Error::Profile { path: path.to_owned(), problem };
     let entries = std::fs::read_dir(folder).map_err(|error| problem(folder, error.to_string()))?;
     let mut files = Vec::new();

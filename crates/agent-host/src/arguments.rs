@@ -15,6 +15,7 @@ use toolbus_runtime::arguments::{
     CommonArguments, GLOBAL_OPTIONS, MemberArguments, ServiceArguments,
 };
 use toolbus_runtime::command_line;
+use toolbus_runtime::doctor::DoctorOptions;
 use toolbus_runtime::service::Exit;
 use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::observe::CallStatus;
@@ -174,6 +175,12 @@ pub enum Command {
     /// the HTTP API. Exit code: 0 when it is healthy or degraded; 1 when it is unhealthy or nobody
     /// answers; 2 when it is not known whom to ask.
     Health(HealthOptions),
+    /// Look whether all is well here, and say what mends what is not
+    ///
+    /// The settings, the broker, the store, the sandbox of scripts, each MCP server, each model and
+    /// the ports: all of it is tried at the same time, and takes as long as the slowest MCP server
+    /// may take to connect. Exit code: 0 when nothing is wrong; 1 when something is.
+    Doctor(DoctorOptions),
     /// Show the embedded fleet at work, step by step
     Demo,
 }

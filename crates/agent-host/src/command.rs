@@ -10,6 +10,7 @@ mod chat;
 mod config;
 mod demo;
 mod discover;
+mod doctor;
 mod health;
 mod invoke;
 mod login;
@@ -40,6 +41,7 @@ use crate::settings::Settings;
 use crate::terminal_text;
 
 pub(crate) use config::{print_path as print_config_path, set as set_config};
+pub(crate) use doctor::run as examine;
 pub(crate) use health::check as check_health;
 
 /// How long a command waits for what it started to end.
@@ -60,6 +62,7 @@ pub(crate) async fn run(
             | Command::Artifacts(_)
             | Command::Audit(_)
             | Command::Config(_)
+            | Command::Doctor(_)
             | Command::Health(_)
             | Command::Mcp(McpOptions {
                 command: McpCommand::List { .. }
@@ -108,7 +111,7 @@ pub(crate) async fn run(
         Command::Login(options) => login::log_in(options, &settings, &context).await,
         Command::Logout(options) => login::log_out(options, &settings, &context).await,
         // `main` has done these, or printed what they are given.
-        Command::Config(_) | Command::Health(_) => Ok(Exit::SUCCESS),
+        Command::Config(_) | Command::Doctor(_) | Command::Health(_) => Ok(Exit::SUCCESS),
         Command::Demo => Box::pin(demo::run(settings, &context)).await,
     }
 }

@@ -51,16 +51,8 @@ struct FoundList {
 /// would be started of it. Asks where somebody is there to answer. Blocks. Returns the file that
 /// was left out.
 pub(crate) fn drop_untrusted(settings: &mut Settings) -> Option<PathBuf> {
-    let uses_default_list = settings.bus.url.is_none() && settings.mcp.config.is_none();
-    if !uses_default_list || settings.trust_folder {
-        return None;
-    }
-    let found = FoundList::in_folder(Path::new("."))?;
+    let found = find_untrusted(settings)?;
     let answers = answers_path();
-    if answers.as_deref().is_some_and(|path| TrustedFolders::read_file(path).trusts_list(&found)) {
-        return None;
-    }
-
     let can_answer = io::stdin().is_terminal() && io::stderr().is_terminal();
     if can_answer && ask_person(&found, &mut io::stdin().lock(), &mut io::stderr()) {
         if let Some(path) = answers
@@ -73,6 +65,25 @@ pub(crate) fn drop_untrusted(settings: &mut Settings) -> Option<PathBuf> {
 
     settings.mcp.without_default_file = true;
     Some(found.folder.join(DEFAULT_FILE))
+}
+
+/// As [`drop_untrusted`], without asking anybody.
+pub(crate) fn drop_untrusted_silently(settings: &mut Settings) -> Option<PathBuf> {
+    let found = find_untrusted(settings)?;
+    settings.mcp.without_default_file = true;
+    Some(found.folder.join(DEFAULT_FILE))
+}
+
+/// The list of the current folder, where it would be used and is not trusted.
+fn find_untrusted(settings: &Settings) -> Option<FoundList> {
+    let uses_default_list = settings.bus.url.is_none() && settings.mcp.config.is_none();
+    if !uses_default_list || settings.trust_folder {
+        return None;
+    }
+    let found = FoundList::in_folder(Path::new("."))?;
+    let answers = answers_path();
+    let is_trusted = |path| TrustedFolders::read_file(path).trusts_list(&found);
+    (!answers.as_deref().is_some_and(is_trusted)).then_some(found)
 }
 
 impl FoundList {

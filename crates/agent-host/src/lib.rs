@@ -84,7 +84,8 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         Command::Serve(Serve { service: ServiceArguments { probe: true, .. }, .. }) => {
             return service::probe::<Settings>(&program, &common, own);
         }
-        // These do without the frame: they serve no health port, and mend settings that are wrong.
+        // These do without the frame, or with less of it: they serve no health port, and work with
+        // settings that are wrong.
         Command::Config(ConfigOptions { command: ConfigCommand::Set(options) }) => {
             return command::set_config(options, &source);
         }
@@ -96,6 +97,9 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         }
         Command::Health(options) if !common.print_config => {
             return command::check_health(options, &source);
+        }
+        Command::Doctor(options) if !common.print_config => {
+            return command::examine(&options, &source, supervisor);
         }
         _ => {}
     }

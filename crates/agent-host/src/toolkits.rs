@@ -11,7 +11,7 @@ mod status;
 use std::sync::Arc;
 
 use toolbus::ToolbusBuilder;
-use toolbus_config::Mistakes;
+use toolbus_config::{Finding, Mistakes};
 use toolbus_memory::WorkingMemory;
 use toolbus_query::Engine;
 use toolbus_runtime::health::{Health, Need, State};
@@ -141,6 +141,29 @@ impl Toolkits {
             builder = builder.guide(guide).remote_tools(move |registry, _| register(registry));
         }
         builder
+    }
+
+    /// What is the matter with those that the settings ask for.
+    pub(crate) fn examine(&self) -> Vec<Finding> {
+        let on = self.toolkits.iter().filter(|toolkit| toolkit.offered.is_ok());
+        let on: Vec<_> = on.map(|toolkit| toolkit.name).collect();
+        let mut findings = match on.is_empty() {
+            true => Vec::new(),
+            false => vec![Finding::ok("toolkits", format!("on: {}", on.join(", ")))],
+        };
+
+        for Toolkit { name, offered, problems, .. } in &self.toolkits {
+            let wrong = |reason: &str| {
+                Finding::wrong(format!("toolkit {name}"), reason)
+                    .mended_by(format!("correct the section {name} of the settings"))
+            };
+            if let Err(Off::Unusable(reason)) = offered {
+                findings.push(wrong(reason));
+            }
+            findings
+                .extend(problems.iter().map(|(part, reason)| wrong(&format!("{part}: {reason}"))));
+        }
+        findings
     }
 
     /// Says of each whether it is on, and why not. Keys in the vault are looked for.

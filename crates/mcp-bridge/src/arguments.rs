@@ -7,6 +7,7 @@ use toolbus_config::{Setting, TimeSpan};
 use toolbus_runtime::arguments::{
     CommonArguments, GLOBAL_OPTIONS, MemberArguments, ServiceArguments,
 };
+use toolbus_runtime::doctor::DoctorOptions;
 
 /// Serves the tools of MCP servers on the bus.
 ///
@@ -57,6 +58,13 @@ pub enum Command {
     /// machine ends at an address that it cannot open: paste that here. The token is kept for
     /// bridges of the same user, which pick it up by themselves.
     Login(Login),
+    /// Look whether all is well here, and say what mends what is not
+    ///
+    /// The settings, the broker, the list of servers, the vault, the health port, and each server,
+    /// which is started or connected to once more beside a bridge that runs. Options that say how
+    /// to serve stand before it: mcp-bridge --bus URL doctor. Exit code: 0 when nothing is wrong; 1
+    /// when something is.
+    Doctor(DoctorOptions),
 }
 
 /// `accept`.

@@ -3,6 +3,7 @@
 
 mod accept;
 pub mod arguments;
+mod examine;
 mod login;
 pub mod settings;
 
@@ -16,6 +17,7 @@ use toolbus_mcp::bridge::Bridge;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
+use toolbus_runtime::doctor;
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -50,6 +52,14 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         Some(Command::Accept(options)) => {
             let work = |settings, _| accept::run(options, settings);
             service::run(&program(Role::Command), &arguments.common, own, work)
+        }
+        Some(Command::Doctor(options)) => {
+            let work = |mut settings: Settings, context| {
+                settings.mcp.supervisor = Some(supervisor);
+                settings.mcp.caller_tells_mistakes = true;
+                examine::examine(settings, context)
+            };
+            doctor::run(&program(Role::Command), &arguments.common, own, &options, work)
         }
         Some(Command::Login(login)) => {
             let work = |settings: OfflineSettings, context| login::run(login, settings, context);

@@ -1,8 +1,9 @@
 //! The command line.
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use toolbus_config::Setting;
 use toolbus_runtime::arguments::{CommonArguments, MemberArguments, ServiceArguments};
+use toolbus_runtime::doctor::DoctorOptions;
 
 /// Runs Python scripts for a fleet, each in a sandbox of its own.
 #[derive(Debug, Parser)]
@@ -29,6 +30,22 @@ pub struct Arguments {
     /// missing; needs the rights to
     #[arg(long)]
     pub prepare_namespace: bool,
+
+    /// What to do; without it, serve.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do beside serving.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Look whether all is well here, and say what mends what is not
+    ///
+    /// The settings, the broker, the health port, and the sandbox or the cluster that scripts run
+    /// in: with pods, whether it answers, what this account may do there, and the namespace.
+    /// Options that say how to serve stand before it: scripts-manager --runner kubernetes doctor.
+    /// Exit code: 0 when nothing is wrong; 1 when something is.
+    Doctor(DoctorOptions),
 }
 
 impl Arguments {

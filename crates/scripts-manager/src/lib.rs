@@ -5,6 +5,7 @@
 //! in it, is in `toolbus-pods`; the local sandbox is `toolbus-sandbox`.
 
 pub mod arguments;
+mod examine;
 pub mod settings;
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_scripts::{FairRunner, Runner, WorkerOptions};
 use toolbus_wire::name::InstanceId;
 
-use arguments::Arguments;
+use arguments::{Arguments, Command};
 use settings::{RunnerKind, Settings};
 
 /// How often a manager that could not take calls again tries to.
@@ -41,6 +42,9 @@ pub fn main(arguments: Arguments) -> Exit {
         aliases: &[],
     };
     let Arguments { common, service, .. } = &arguments;
+    if let Some(Command::Doctor(options)) = &arguments.command {
+        return examine::run(Program { role: Role::Command, ..program }, &arguments, options);
+    }
     if service.probe {
         return service::probe::<Settings>(&program, common, arguments.settings());
     }

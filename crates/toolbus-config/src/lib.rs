@@ -13,6 +13,7 @@ mod edit;
 mod environment;
 pub mod error_chain;
 mod file;
+mod finding;
 mod key_reference;
 mod load;
 mod mistake;
@@ -35,6 +36,7 @@ pub use edit::{EditError, Edited, set_value};
 pub use environment::{Alias, Environment, PREFIX, Setting};
 pub use error_chain::on_one_line;
 pub use file::SettingsFile;
+pub use finding::{ClockReading, Finding, FindingState};
 pub use key_reference::KeyReference;
 pub use load::load;
 pub use mistake::{Errors, Mistake, Mistakes, nearest_name};
@@ -89,6 +91,13 @@ impl<T: Settings> Loaded<T> {
     pub fn origin(&self, key: &str) -> Origin {
         let path = schema::path_of_key(key);
         self.origins.of(&path).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Where settings came from that somebody has set: files, then variables and arguments by their
+    /// names.
+    #[must_use]
+    pub fn sources(&self) -> Vec<String> {
+        self.origins.sources()
     }
 
     /// The effective settings as TOML, secrets masked, each with its origin in a comment.

@@ -74,6 +74,11 @@ impl Errors {
 }
 
 impl Errors {
+    /// The mistakes, by place.
+    pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
+        self.0.iter()
+    }
+
     /// Those at this key, at a part of it, or at what it is a part of.
     #[must_use]
     pub fn at(&self, key: &str) -> Option<Self> {

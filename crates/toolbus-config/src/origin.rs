@@ -140,6 +140,20 @@ impl Merged {
 pub(super) struct Origins(BTreeMap<Path, Origin>);
 
 impl Origins {
+    /// Every origin by its name: files, then variables and arguments.
+    pub(super) fn sources(&self) -> Vec<String> {
+        let mut files = BTreeSet::new();
+        let mut names = BTreeSet::new();
+        for origin in self.0.values() {
+            match origin {
+                Origin::Default => {}
+                Origin::File { path, .. } => drop(files.insert(path.display().to_string())),
+                Origin::Named(name) => drop(names.insert(name.clone())),
+            }
+        }
+        files.into_iter().chain(names).collect()
+    }
+
     /// The origin of the value at `path`: its own, else that of the value it is a part of, else
     /// that of its first part. `None` when nobody set any of these.
     pub(super) fn of(&self, path: &[String]) -> Option<&Origin> {

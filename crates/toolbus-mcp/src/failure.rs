@@ -39,6 +39,10 @@ pub struct Failure {
     /// Whether the server rejected the request as no message of streamable HTTP, as servers of the
     /// older transport do.
     pub(crate) may_be_older_http: bool,
+    /// Whether its command could not be started.
+    pub(crate) is_of_start: bool,
+    /// Whether its time was up.
+    pub(crate) is_timeout: bool,
     /// Whether a person has to log in.
     pub(crate) needs_login: bool,
     /// Whether an operator has to see to a credential of the vault.
@@ -52,6 +56,8 @@ impl Failure {
             last_words: None,
             may_be_of_the_handshake: false,
             may_be_older_http: false,
+            is_of_start: false,
+            is_timeout: false,
             needs_login: false,
             needs_credential: false,
         }
@@ -63,7 +69,8 @@ impl Failure {
     }
 
     pub(crate) fn start(command: &str, error: &std::io::Error) -> Self {
-        Self::new(format!("its command {command:?} cannot be started: {error}"))
+        let text = format!("its command {command:?} cannot be started: {error}");
+        Self { is_of_start: true, ..Self::new(text) }
     }
 
     pub(crate) fn disabled() -> Self {
@@ -71,7 +78,8 @@ impl Failure {
     }
 
     pub(crate) fn timeout(limit: Duration) -> Self {
-        Self::new(format!("it did not finish connecting within {} ms", limit.as_millis()))
+        let text = format!("it did not finish connecting within {} ms", limit.as_millis());
+        Self { is_timeout: true, ..Self::new(text) }
     }
 
     /// The failure of a handshake.

@@ -13,6 +13,7 @@ mod change_pace;
 mod claims;
 pub mod config;
 mod connection;
+pub mod doctor;
 mod eraser;
 mod failure;
 mod http;

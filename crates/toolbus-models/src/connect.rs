@@ -125,7 +125,7 @@ fn connect_endpoint(
     }
 }
 
-fn protocol_of(endpoint: &EndpointSettings) -> Protocol {
+pub(crate) fn protocol_of(endpoint: &EndpointSettings) -> Protocol {
     let is_own = endpoint.base_url.as_ref().is_none_or(|url| {
         Url::parse(url.expose()).is_ok_and(|url| url.host_str() == Some("api.openai.com"))
     });
@@ -137,17 +137,21 @@ fn protocol_of(endpoint: &EndpointSettings) -> Protocol {
     }
 }
 
-/// Where requests of an endpoint go.
-fn url_of(endpoint: &EndpointSettings, protocol: Protocol) -> Url {
-    let base = endpoint.base_url.clone().unwrap_or_else(|| {
+/// Where the API of an endpoint is.
+pub(crate) fn base_of(endpoint: &EndpointSettings) -> HttpUrl {
+    endpoint.base_url.clone().unwrap_or_else(|| {
         let own = match endpoint.provider {
             Provider::OpenAi => "https://api.openai.com/v1",
             Provider::Anthropic => "https://api.anthropic.com",
             Provider::OpenRouter => "https://openrouter.ai/api/v1",
         };
         own.parse().expect("it is a URL")
-    });
+    })
+}
 
+/// Where requests of an endpoint go.
+fn url_of(endpoint: &EndpointSettings, protocol: Protocol) -> Url {
+    let base = base_of(endpoint);
     let url = match protocol {
         Protocol::Chat(_) => base.below(&["chat", "completions"]),
         // Anthropic's own clients take an address without the version; some write it all the same.
@@ -159,7 +163,7 @@ fn url_of(endpoint: &EndpointSettings, protocol: Protocol) -> Url {
     Url::parse(HttpUrl::expose(&url)).expect("it was one")
 }
 
-fn key_of(name: &str, endpoint: &EndpointSettings, deps: &ModelDeps<'_>) -> KeySource {
+pub(crate) fn key_of(name: &str, endpoint: &EndpointSettings, deps: &ModelDeps<'_>) -> KeySource {
     let variable = |name: &str| match (deps.environment)(name) {
         Some(key) if !key.trim().is_empty() => KeySource::Set(key.into()),
         _ => KeySource::Missing(format!("the environment variable {name} is not set")),

@@ -13,6 +13,8 @@ pub mod completion;
 #[cfg(feature = "http")]
 pub mod connect;
 pub mod dialect;
+#[cfg(feature = "http")]
+pub mod doctor;
 pub mod error;
 pub mod fallback;
 mod json_text;

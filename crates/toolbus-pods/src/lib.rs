@@ -15,6 +15,7 @@
 
 mod attach;
 mod connect;
+pub mod doctor;
 mod errors;
 #[cfg(test)]
 mod fake_cluster;

@@ -122,7 +122,7 @@ async fn check_safeguards(
 
 /// Checks that this service has all rights that it needs. Asks for all at once, and for those that
 /// this does not show one by one: some authorizers answer only single questions.
-async fn check_rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
+pub(crate) async fn check_rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
     let shown = list_granted_rules(client, namespace).await.map_err(Unavailable::Cluster)?;
     let mut missing = Vec::new();
     for right in required_rights() {
@@ -222,7 +222,7 @@ fn required_rights() -> Vec<RequiredRight> {
 
 /// Lists the safeguards that the namespace should have and lacks. Lists are empty in a namespace
 /// that does not exist, so the namespace itself is read, too.
-async fn list_missing_safeguards(
+pub(crate) async fn list_missing_safeguards(
     client: &Client,
     name: &str,
 ) -> Result<Vec<&'static str>, Unavailable> {

@@ -74,6 +74,14 @@ impl RabbitBus {
         }
     }
 
+    /// The node that it is connected to, as an address without the password, and what that says of
+    /// itself. `None` while it is not connected.
+    pub(crate) fn describe_broker(&self) -> Option<String> {
+        let session = self.shared.state.borrow().session()?;
+        let broker = session.link.broker();
+        Some(broker.unwrap_or_else(|| "a broker that does not say which".to_owned()))
+    }
+
     /// Waits until the bus is closed.
     pub(crate) async fn closed(&self) {
         self.shared.closing.cancelled().await;

@@ -10,6 +10,7 @@
 //! all the same: they are left out, and the message is [marked](OVERSIZED). Nothing else is
 //! changed.
 
+mod greeting;
 mod repair;
 
 use std::io;
@@ -26,6 +27,7 @@ use async_rs::{Runtime, Tokio};
 use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::tcp::AsyncTcpStream;
 
+pub(crate) use greeting::Greeting;
 pub(crate) use repair::OVERSIZED;
 
 /// A TCP connection, with TLS or without.
@@ -61,6 +63,8 @@ pub(crate) struct FilteredStream<S> {
     leaving_out: usize,
     /// Longest frame that was agreed on.
     frame_bytes_max: usize,
+    /// Where the broker's greeting goes, until it has come.
+    greeting: Option<Greeting>,
 }
 
 impl<S> FilteredStream<S> {
@@ -76,7 +80,14 @@ impl<S> FilteredStream<S> {
             passing: 0,
             leaving_out: 0,
             frame_bytes_max,
+            greeting: None,
         }
+    }
+
+    /// The same stream, which notes how the broker introduces itself.
+    pub(crate) fn noting_greeting(mut self, greeting: Greeting) -> Self {
+        self.greeting = Some(greeting);
+        self
     }
 
     /// Looks at what has come in, frame by frame.
@@ -118,6 +129,9 @@ impl<S> FilteredStream<S> {
             };
 
             let Some(frame) = unread.get_mut(..length) else { return };
+            if let Some(greeting) = self.greeting.take() {
+                greeting.read(&frame[HEAD_BYTES..HEAD_BYTES + size]);
+            }
             repair::repair_frame(kind, &mut frame[HEAD_BYTES..HEAD_BYTES + size]);
             self.passed += length;
         }

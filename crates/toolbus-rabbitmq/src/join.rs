@@ -91,7 +91,7 @@ pub async fn join(
 }
 
 /// The adapter's configuration for the settings that services share.
-fn config_of(
+pub(crate) fn config_of(
     settings: &BusSettings,
     start: Start,
     connection_name: String,

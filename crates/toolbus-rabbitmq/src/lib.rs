@@ -22,12 +22,14 @@
 //! | `topology` | what is declared |
 //! | `shared` | what all of them share |
 //! | `metrics` | what is counted of the connection |
+//! | `doctor` | what is the matter with the broker of the settings |
 
 mod backoff;
 mod bus;
 mod config;
 mod consumer;
 mod delivery;
+pub mod doctor;
 mod error;
 mod frame;
 mod frame_filter;

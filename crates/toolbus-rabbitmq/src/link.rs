@@ -17,7 +17,7 @@ use lapin::{Connection, ConnectionProperties};
 use parking_lot::Mutex;
 
 use crate::config::Address;
-use crate::frame_filter::{self, FilteredStream, Transport};
+use crate::frame_filter::{self, FilteredStream, Greeting, Transport};
 use crate::{Config, ConnectError, password};
 
 /// How long a goodbye may take before the socket is shut.
@@ -26,6 +26,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// An open connection. Dropped, it is closed; only [`Link::close`] waits for that.
 pub(crate) struct Link {
     pub(crate) connection: Connection,
+    greeting: Greeting,
     socket: Socket,
 }
 
@@ -52,6 +53,8 @@ impl Link {
         // for an answer that does not come.
         let attempt = Attempt(Socket::default());
         let socket = attempt.0.clone();
+        let greeting = Greeting::default();
+        let noted = greeting.clone();
         let properties = ConnectionProperties::default()
             .with_connection_name(config.connection_name.as_str().into());
         let opening = Connection::connector(
@@ -62,16 +65,24 @@ impl Link {
                 // On the library's thread, which nothing else would stop.
                 let stream = tokio::time::timeout(limit, connect_socket(&uri, &socket)).await;
                 let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-                Ok(AsyncTcpStream::Plain(FilteredStream::new(stream, frame_bytes_max)))
+                let stream = FilteredStream::new(stream, frame_bytes_max);
+                Ok(AsyncTcpStream::Plain(stream.noting_greeting(noted.clone())))
             },
             properties,
         );
 
         match tokio::time::timeout(limit, opening).await {
-            Ok(Ok(connection)) => Ok(Self { connection, socket: attempt.record_success() }),
+            Ok(Ok(connection)) => {
+                Ok(Self { connection, greeting, socket: attempt.record_success() })
+            }
             Ok(Err(error)) => Err(ConnectError::of(&error, address)),
             Err(_) => Err(ConnectError::TimedOut { address: address.to_string(), limit }),
         }
+    }
+
+    /// Name and version of the broker, as it says them.
+    pub(crate) fn broker(&self) -> Option<String> {
+        self.greeting.broker()
     }
 
     /// Most bytes that the properties and headers of a message may take: one frame carries them.

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod command_line;
+pub mod doctor;
 pub mod health;
 pub mod http;
 pub mod report;

@@ -174,17 +174,38 @@ where
     let Loaded { settings, warnings, .. } = loaded;
     let frame = settings.frame();
     let log = log_settings(program.role, frame.log, &filter_origin);
-    let launch = Launch { program, settings: FrameSettings { log: &log, ..frame } };
+    let frame = FrameSettings { log: &log, ..frame };
 
-    let frame = launch.start(arguments.quiet, &environment).inspect(|_| {
+    let started = start_frame(program, frame, arguments.quiet, &environment).inspect(|_| {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     });
+    run_frame(started, |context| work(settings, context))
+}
 
-    match frame {
+/// Starts all that surrounds the work of a program.
+pub(crate) fn start_frame(
+    program: &Program,
+    settings: FrameSettings<'_>,
+    quiet: bool,
+    environment: &Environment,
+) -> Result<ProcessFrame, BoxError> {
+    Launch { program, settings }.start(quiet, environment)
+}
+
+/// Runs the work in what was started, to the exit code.
+pub(crate) fn run_frame<W, E>(
+    started: Result<ProcessFrame, BoxError>,
+    work: impl FnOnce(Context) -> W,
+) -> Exit
+where
+    W: Future<Output = Result<Exit, E>> + Send + 'static,
+    E: Into<BoxError>,
+{
+    match started {
         Ok(frame) => {
             let context = frame.context.clone();
             frame.run(move || {
-                let work = work(settings, context);
+                let work = work(context);
                 Box::pin(async move { work.await.map_err(Into::into) })
             })
         }
@@ -329,7 +350,7 @@ struct Launch<'a> {
 }
 
 /// All that surrounds the work, started.
-struct ProcessFrame {
+pub(crate) struct ProcessFrame {
     role: Role,
     grace: Duration,
     runtime: Runtime,

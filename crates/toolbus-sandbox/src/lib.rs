@@ -16,6 +16,7 @@ compile_error!("the sandbox is made of Linux's namespaces");
 mod bubblewrap;
 mod cgroup;
 mod config;
+pub mod doctor;
 mod engine;
 mod interpreter;
 mod nonce;

@@ -25,6 +25,13 @@ use crate::workspace;
 #[derive(Clone)]
 pub struct Sandbox {
     engine: Arc<ScriptEngine>,
+    found: Arc<Found>,
+}
+
+/// What the sandbox is made of here.
+struct Found {
+    bwrap: PathBuf,
+    interpreter: Arc<Interpreter>,
 }
 
 impl Sandbox {
@@ -45,6 +52,7 @@ impl Sandbox {
         let cache = open_cache(&config, become_id)?;
         let plan = HostTrees::plan(&config, &interpreter, &settings, cache.as_ref());
         let spawner = plan.start_spawner(become_id).await?;
+        let found = Arc::new(Found { bwrap: bwrap.clone(), interpreter: Arc::clone(&interpreter) });
         let launcher = Arc::new(Launcher {
             spawner,
             bwrap,
@@ -85,7 +93,7 @@ impl Sandbox {
         let program = recipe::place(network, hierarchy.is_none()).program();
         let program = interpreter.compile(&program).await?;
         let deps = EngineDeps { config, launcher, base, program, packages, hierarchy };
-        let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)) };
+        let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)), found };
 
         let (script, run) = probe::canary_script();
         probe::check_canary(sandbox.run(script, run).await, network)?;
@@ -95,6 +103,19 @@ impl Sandbox {
     /// How the memory of scripts is bounded: `control group` or `sampled`.
     pub fn memory_accounting(&self) -> &'static str {
         if self.engine.has_control_groups() { "control group" } else { "sampled" }
+    }
+
+    /// Implementation, version and path of the Python that runs scripts.
+    #[must_use]
+    pub fn describe_python(&self) -> String {
+        let Interpreter { version, executable, .. } = &*self.found.interpreter;
+        format!("{version} at {}", executable.display())
+    }
+
+    /// Where bubblewrap is.
+    #[must_use]
+    pub fn bwrap(&self) -> &std::path::Path {
+        &self.found.bwrap
     }
 
     /// Waits until no script is running, which includes runs whose future was dropped.

@@ -73,9 +73,14 @@ impl ScriptsSettings {
     /// # Errors
     /// When it does not work here. There is no other runner in its stead.
     pub async fn runner(&self) -> Result<Arc<dyn Runner>, Unavailable> {
-        let sandbox = Sandbox::probe(self.config()).await?;
+        let sandbox = self.sandbox().await?;
         tracing::info!(memory = sandbox.memory_accounting(), "scripts run in the local sandbox");
         Ok(Arc::new(sandbox))
+    }
+
+    /// The sandbox that these settings ask for, tried out.
+    pub(crate) async fn sandbox(&self) -> Result<Sandbox, Unavailable> {
+        Sandbox::probe(self.config()).await
     }
 
     fn config(&self) -> Config {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use crate::{Error, Location, Migrations, Store};
+use toolbus_config::{ClockReading, Finding};
+
+use crate::{Error, Location, Migrations, Store, doctor};
 
 /// A store that is opened at its first use, and again where that failed. Clones are the same store.
 #[derive(Clone)]
@@ -52,6 +54,12 @@ impl LazyStore {
             Location::Sqlite(path) => path.exists(),
             Location::Postgres(_) => true,
         }
+    }
+
+    /// What is the matter with the place of the store, and what its clock says where that is
+    /// another machine's. Nothing is made or changed there.
+    pub async fn examine(&self) -> (Finding, Option<ClockReading>) {
+        doctor::examine(&self.0.location, &self.0.migrations).await
     }
 
     /// Closes it, where it is open; see [`Store::close`].

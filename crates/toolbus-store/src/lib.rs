@@ -14,6 +14,7 @@
 
 mod changes;
 mod connection;
+mod doctor;
 mod error;
 mod lazy;
 mod lease;

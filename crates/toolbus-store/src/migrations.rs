@@ -74,6 +74,56 @@ pub(crate) async fn apply(
     }
 }
 
+/// Counts the migrations that are missing, and applies none.
+pub(crate) async fn count_missing(
+    connection: &mut AnyConnection,
+    location: &Location,
+    all: &[Migrations],
+) -> Result<usize, Error> {
+    begin(connection, location).await?;
+    let counted = count_in_transaction(connection, location, all).await;
+    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+    counted
+}
+
+async fn count_in_transaction(
+    connection: &mut AnyConnection,
+    location: &Location,
+    all: &[Migrations],
+) -> Result<usize, Error> {
+    let is_there = match location {
+        Location::Sqlite(_) => {
+            "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'migrations'"
+        }
+        Location::Postgres(_) => {
+            "SELECT CAST(COUNT(*) AS BIGINT) FROM pg_class WHERE oid = to_regclass('migrations')"
+        }
+    };
+    let (tables,): (i64,) = sqlx::query_as(is_there).fetch_one(&mut *connection).await?;
+
+    let mut missing = 0;
+    for Migrations { owner, steps } in all {
+        let applied = match tables {
+            0 => Vec::new(),
+            _ => read_applied(connection, owner).await?,
+        };
+        check_applied(owner, steps, &applied)?;
+        missing += steps.len() - applied.len();
+    }
+    Ok(missing)
+}
+
+/// The versions and digests of what was applied for these tables.
+async fn read_applied(
+    connection: &mut AnyConnection,
+    owner: &str,
+) -> Result<Vec<(i64, String)>, sqlx::Error> {
+    sqlx::query_as("SELECT version, digest FROM migrations WHERE owner = $1 ORDER BY version")
+        .bind(owner)
+        .fetch_all(connection)
+        .await
+}
+
 async fn begin(connection: &mut AnyConnection, location: &Location) -> Result<(), sqlx::Error> {
     match location {
         Location::Sqlite(_) => {
@@ -105,12 +155,7 @@ async fn apply_missing(
     .await?;
 
     for Migrations { owner, steps } in all {
-        let applied: Vec<(i64, String)> = sqlx::query_as(
-            "SELECT version, digest FROM migrations WHERE owner = $1 ORDER BY version",
-        )
-        .bind(*owner)
-        .fetch_all(&mut *connection)
-        .await?;
+        let applied = read_applied(connection, owner).await?;
         check_applied(owner, steps, &applied)?;
 
         for step in steps.iter().skip(applied.len()) {

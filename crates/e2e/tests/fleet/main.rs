@@ -21,6 +21,7 @@ mod command_line;
 mod crash;
 mod credentials;
 mod discovery;
+mod doctor;
 mod embedded;
 mod face;
 mod google;

@@ -106,7 +106,7 @@ impl HttpClients {
         Ok(Self { proxied: builder().build()?, direct: builder().no_proxy().build()? })
     }
 
-    fn client_for(&self, url: &Url) -> &reqwest::Client {
+    pub(super) fn client_for(&self, url: &Url) -> &reqwest::Client {
         let is_local = match url.host() {
             Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
             Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -141,7 +141,7 @@ impl Protocol {
         }
     }
 
-    fn headers(self, key: Option<&ApiKey>) -> HeaderMap {
+    pub(super) fn headers(self, key: Option<&ApiKey>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let agent = concat!("toolbus/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
@@ -448,7 +448,7 @@ fn broken(error: &reqwest::Error) -> ErrorKind {
 }
 
 /// Why there is no response.
-fn unreachable_kind(error: &reqwest::Error) -> ErrorKind {
+pub(super) fn unreachable_kind(error: &reqwest::Error) -> ErrorKind {
     if error.is_timeout() && error.is_connect() {
         return ErrorKind::TimedOut { phase: TimedPhase::Connecting };
     }

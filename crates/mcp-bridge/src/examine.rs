@@ -1,0 +1,82 @@
+//! `doctor`: whether all is well here, and what mends what is not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use toolbus_config::{Finding, on_one_line};
+use toolbus_mcp::ServerCredentials;
+use toolbus_mcp::doctor as mcp_doctor;
+use toolbus_rabbitmq::doctor as broker_doctor;
+use toolbus_runtime::doctor::{self, CHECK_TIMEOUT, within};
+use toolbus_runtime::service::Context;
+
+use crate::settings::Settings;
+
+/// How long servers may take to end.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn examine(settings: Settings, context: Context) -> Vec<Finding> {
+    let name = context.identity.connection_name();
+    let asking = broker_doctor::examine(&settings.bus, name, &[]);
+    let port = async {
+        match &settings.health.address {
+            Some(address) => vec![doctor::check_port("health.address", address).await],
+            None => Vec::new(),
+        }
+    };
+    let others = async {
+        let keys = within("vault", CHECK_TIMEOUT, examine_keys(&settings));
+        tokio::join!(within("broker", CHECK_TIMEOUT, asking), keys, port)
+    };
+
+    let stop = context.shutdown.requested();
+    let others = stop.run_until_cancelled(others);
+    let (others, servers) = tokio::join!(others, examine_servers(&settings, &context));
+    let Some((broker, keys, port)) = others else { return Vec::new() };
+    [broker, keys, servers, port].concat()
+}
+
+/// Looks for the keys that the settings name, and where credentials are kept.
+async fn examine_keys(settings: &Settings) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Err(error) = settings.grants.load_check("bridge") {
+        let finding = Finding::wrong("grants", on_one_line(&error));
+        findings.push(finding.mended_by("correct the section grants"));
+    }
+    let (Some(key), Some((_, store))) = (settings.vault.key(), settings.vault()) else {
+        return findings;
+    };
+
+    findings.push(store.examine().await.0);
+    findings.push(match key.fetch().await {
+        Ok(_) => Finding::ok("vault", "the key is there"),
+        Err(error) => Finding::wrong("vault", on_one_line(&error))
+            .mended_by("correct vault.key_file or vault.key_command"),
+    });
+    findings
+}
+
+async fn examine_servers(settings: &Settings, context: &Context) -> Vec<Finding> {
+    let (mut findings, entries) = mcp_doctor::examine_list(&settings.mcp);
+    if entries.is_empty() {
+        return findings;
+    }
+    let began_at = Instant::now();
+    let vault = settings.vault();
+    let mut mcp = settings.mcp.clone();
+    if let Some((vault, _)) = &vault {
+        mcp.credentials = Some(ServerCredentials(Arc::new(vault.clone())));
+    }
+    let pool = match mcp.start_servers() {
+        Ok(pool) => pool,
+        Err(error) => return vec![Finding::wrong("mcp servers", on_one_line(&error))],
+    };
+
+    context.shutdown.requested().run_until_cancelled(pool.wait_settled()).await;
+    findings.extend(mcp_doctor::examine_servers(&pool, &entries, began_at.elapsed()));
+    pool.close(CLOSE_GRACE).await;
+    if let Some((_, store)) = vault {
+        store.close().await;
+    }
+    findings
+}
