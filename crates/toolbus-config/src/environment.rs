@@ -17,7 +17,7 @@ pub const PREFIX: &str = "TOOLBUS_";
 /// What stands between the keys of a path.
 const SEPARATOR: &str = "__";
 /// Names under our prefix that are read elsewhere and are no keys.
-const RESERVED: [&str; 2] = ["TOOLBUS_CONFIG", "TOOLBUS_TRUST_FOLDER"];
+const RESERVED: [&str; 1] = ["TOOLBUS_CONFIG"];
 
 /// The environment variables of a process, taken once, so that tests can pass their own.
 #[derive(Clone, Default)]

@@ -1,16 +1,21 @@
 //! `serve --mcp-search`: the search over tools for the MCP client that started this program.
 
+use std::time::Duration;
+
 use tokio::io::{BufReader, stdin, stdout};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
-use super::one_shot::{ANNOUNCEMENT_TIMEOUT, NeededServers, OneShot};
+use super::one_shot::{NeededServers, OneShot};
 use crate::search_gateway::SearchGateway;
 use crate::settings::Settings;
 
+/// How long servers that are being connected are waited for before the client is answered: clients
+/// give a server about a minute for its start.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+
 pub(super) async fn run(settings: &Settings, context: &Context) -> Result<Exit, BoxError> {
     let (one_shot, discovery) =
-        OneShot::start_discovering(settings, context, NeededServers::None, ANNOUNCEMENT_TIMEOUT)
-            .await?;
+        OneShot::start_discovering(settings, context, NeededServers::None, START_TIMEOUT).await?;
     let gateway = SearchGateway {
         discovery,
         invoker: one_shot.toolbus().invoker().clone(),
