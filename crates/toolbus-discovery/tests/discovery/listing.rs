@@ -9,7 +9,7 @@ use toolbus_tools::Tool;
 use toolbus_tools::id::ToolId;
 use toolbus_tools::registry::{Offer, TOOLS_MAX};
 
-use crate::support::{DAY_MS, NOON_MS, WAIT_TIMEOUT, World, offer, user, work};
+use crate::support::{DAY_MS, NOON_MS, World, offer, user, work};
 
 #[tokio::test]
 async fn a_list_has_pages_filters_and_a_total_of_what_a_scope_may_see() {
