@@ -18,12 +18,8 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 pub(crate) async fn examine(settings: Settings, context: Context) -> Vec<Finding> {
     let name = context.identity.connection_name();
     let asking = broker_doctor::examine(&settings.bus, name, &[]);
-    let port = async {
-        match &settings.health.address {
-            Some(address) => vec![doctor::check_port("health.address", address).await],
-            None => Vec::new(),
-        }
-    };
+    let port = [("health.address", &settings.health.address)];
+    let port = doctor::check_ports(&port);
     let others = async {
         let keys = within("vault", CHECK_TIMEOUT, examine_keys(&settings));
         tokio::join!(within("broker", CHECK_TIMEOUT, asking), keys, port)

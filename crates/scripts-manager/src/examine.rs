@@ -28,12 +28,8 @@ async fn examine(settings: Settings, context: Context) -> Vec<Finding> {
             }
         }
     };
-    let port = async {
-        match &settings.health.address {
-            Some(address) => vec![doctor::check_port("health.address", address).await],
-            None => Vec::new(),
-        }
-    };
+    let port = [("health.address", &settings.health.address)];
+    let port = doctor::check_ports(&port);
 
     let checking = async {
         tokio::join!(

@@ -16,6 +16,7 @@ use std::time::Duration;
 use anstream::{AutoStream, ColorChoice};
 use clap::Args;
 use clap::builder::styling::{AnsiColor, Style};
+use futures_util::future::join_all;
 use toolbus_config::shared_settings::HealthSettings;
 use toolbus_config::{
     Environment, Errors, Finding, FindingState, ListenAddress, Loaded, Setting, on_one_line,
@@ -112,7 +113,7 @@ pub async fn within(
 
 /// Looks whether a port can be opened, or is that of a service of these settings which runs
 /// already. `setting` is its name.
-pub async fn check_port(setting: &'static str, address: &ListenAddress) -> Finding {
+async fn check_port(setting: &'static str, address: &ListenAddress) -> Finding {
     let name = format!("port {address}");
     match http::check_port(address).await {
         Ok(()) => Finding::ok(name, format!("free for {setting}")),
@@ -127,6 +128,15 @@ pub async fn check_port(setting: &'static str, address: &ListenAddress) -> Findi
         Err(error) => Finding::wrong(name, format!("it cannot be opened: {error}"))
             .mended_by(format!("set {setting} to an address of this machine")),
     }
+}
+
+/// The same for each of these settings that has an address.
+pub async fn check_ports(ports: &[(&'static str, &Option<ListenAddress>)]) -> Vec<Finding> {
+    let checks = ports.iter().filter_map(|(setting, address)| {
+        let address = address.as_ref()?;
+        Some(check_port(setting, address))
+    });
+    join_all(checks).await
 }
 
 /// Whether what answers at a port is one of ours: each answers there, the health port with its

@@ -211,11 +211,7 @@ async fn examine_ports(settings: &Settings) -> Vec<Finding> {
         false => &ports[..],
     };
 
-    let checks = ports.iter().filter_map(|(setting, address)| {
-        let address = address.as_ref()?;
-        Some(doctor::check_port(setting, address))
-    });
-    join_all(checks).await
+    doctor::check_ports(ports).await
 }
 
 /// Connects each MCP server that runs in this process.
