@@ -407,7 +407,7 @@ for number in range(5):
     let script = Script { timeout: Duration::from_secs(1), ..script(&endless) };
     let outcome = run(&stage, script, channel).await;
     assert_eq!(outcome.ending, Ending::TimedOut);
-    assert!(outcome.elapsed < Duration::from_secs(2), "{outcome:?}");
+    assert!(outcome.elapsed < Duration::from_secs(30), "its end is held up: {outcome:?}");
 }
 
 pub(super) async fn open_requests_end_with_the_script(stage: Stage) {
@@ -419,7 +419,8 @@ pub(super) async fn open_requests_end_with_the_script(stage: Stage) {
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("asked\n", Ending::Exited(4)));
     counts.settle().await;
 
-    let brief = Script { timeout: Duration::from_secs(1), ..script(&waits) };
+    // Long enough for a busy machine to start Python and ask.
+    let brief = Script { timeout: Duration::from_secs(5), ..script(&waits) };
     let outcome = run(&stage, brief, counts.silence()).await;
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("asked\n", Ending::TimedOut));
     counts.settle().await;
