@@ -41,9 +41,30 @@ impl Terminal {
         Self::show(tool, types.then(Person::new), context.quiet)
     }
 
-    /// Begins to show the progress of something that asks nobody.
-    pub(crate) fn start_line(label: &str, quiet: bool) -> Self {
-        Self::show(label, None, quiet)
+    /// Shows whom `waiting` waits for, until it is done. The names may become fewer.
+    pub(crate) async fn show_waiting(
+        label: &str,
+        quiet: bool,
+        names: impl Fn() -> Vec<String>,
+        waiting: impl Future,
+    ) {
+        let line = Self::show(label, None, quiet);
+        let show = async {
+            loop {
+                let names = names().join(", ");
+                line.set_status(match names.is_empty() {
+                    true => names,
+                    false => format!("waiting for {names}"),
+                });
+                tokio::time::sleep(DRAW_INTERVAL).await;
+            }
+        };
+        // Both only wait.
+        tokio::select! {
+            _ = waiting => {}
+            never = show => match never {},
+        }
+        line.stop().await;
     }
 
     fn show(tool: &str, person: Option<Person>, quiet: bool) -> Self {
@@ -84,7 +105,7 @@ impl Terminal {
     }
 
     /// Shows this text in the line.
-    pub(crate) fn set_status(&self, text: String) {
+    fn set_status(&self, text: String) {
         if let Some(status_text) = &self.status_text {
             *status_text.lock() = text;
         }

@@ -1,7 +1,6 @@
 //! `doctor`: whether all is well here, and what mends what is not.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use toolbus_config::{Finding, on_one_line};
 use toolbus_mcp::ServerCredentials;
@@ -11,9 +10,6 @@ use toolbus_runtime::doctor::{self, CHECK_TIMEOUT, within};
 use toolbus_runtime::service::Context;
 
 use crate::settings::Settings;
-
-/// How long servers may take to end.
-const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn examine(settings: Settings, context: Context) -> Vec<Finding> {
     let name = context.identity.connection_name();
@@ -44,33 +40,22 @@ async fn examine_keys(settings: &Settings) -> Vec<Finding> {
     };
 
     findings.push(store.examine().await.0);
-    findings.push(match key.fetch().await {
-        Ok(_) => Finding::ok("vault", "the key is there"),
-        Err(error) => Finding::wrong("vault", on_one_line(&error))
-            .mended_by("correct vault.key_file or vault.key_command"),
-    });
+    findings.push(key.examine().await);
     findings
 }
 
 async fn examine_servers(settings: &Settings, context: &Context) -> Vec<Finding> {
     let (mut findings, entries) = mcp_doctor::examine_list(&settings.mcp);
-    if entries.is_empty() {
-        return findings;
-    }
-    let began_at = Instant::now();
     let vault = settings.vault();
     let mut mcp = settings.mcp.clone();
     if let Some((vault, _)) = &vault {
         mcp.credentials = Some(ServerCredentials(Arc::new(vault.clone())));
     }
-    let pool = match mcp.start_servers() {
-        Ok(pool) => pool,
-        Err(error) => return vec![Finding::wrong("mcp servers", on_one_line(&error))],
-    };
 
-    context.shutdown.requested().run_until_cancelled(pool.wait_settled()).await;
-    findings.extend(mcp_doctor::examine_servers(&pool, &entries, began_at.elapsed()));
-    pool.close(CLOSE_GRACE).await;
+    let connected = mcp_doctor::examine_servers(&mcp, &entries, async |pool| {
+        context.shutdown.requested().run_until_cancelled(pool.wait_settled()).await;
+    });
+    findings.extend(connected.await);
     if let Some((_, store)) = vault {
         store.close().await;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use toolbus_config::{Finding, on_one_line};
 
@@ -16,6 +16,8 @@ use crate::server_pool::{ServerPool, ServerStatus};
 use crate::settings::McpSettings;
 
 const LIST: &str = "mcp.json";
+/// How long servers may take to end.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// Commands that download and start what a package index has, what each comes with, and how that is
 /// had.
 const PACKAGE_RUNNERS: [(&str, &str); 2] =
@@ -115,9 +117,29 @@ pub fn waiting(pool: &ServerPool) -> Vec<String> {
     waiting.map(|status| status.name.as_str().to_owned()).collect()
 }
 
+/// Starts the servers of these entries, which are those of the settings, has `wait` wait until they
+/// are connected or could not be, says what became of each, and ends them.
+pub async fn examine_servers(
+    settings: &McpSettings,
+    entries: &[Entry],
+    wait: impl AsyncFnOnce(&ServerPool),
+) -> Vec<Finding> {
+    if entries.is_empty() {
+        return Vec::new();
+    }
+    let began_at = Instant::now();
+    let pool = match settings.start_servers() {
+        Ok(pool) => pool,
+        Err(error) => return vec![Finding::wrong("mcp servers", on_one_line(&error))],
+    };
+    wait(&pool).await;
+    let findings = describe_servers(&pool, entries, began_at.elapsed());
+    pool.close(CLOSE_GRACE).await;
+    findings
+}
+
 /// Says what became of each server of a pool that was started this long ago, from these entries.
-#[must_use]
-pub fn examine_servers(pool: &ServerPool, entries: &[Entry], elapsed: Duration) -> Vec<Finding> {
+fn describe_servers(pool: &ServerPool, entries: &[Entry], elapsed: Duration) -> Vec<Finding> {
     let mut findings = Vec::new();
     for status in pool.list() {
         let entry = entries.iter().find(|entry| entry.name == status.name);

@@ -139,17 +139,10 @@ pub async fn check_ports(ports: &[(&'static str, &Option<ListenAddress>)]) -> Ve
     join_all(checks).await
 }
 
-/// Whether what answers at a port is one of ours: each answers there, the health port with its
-/// components, the others with their own errors.
+/// Whether what answers at a port is one of ours.
 async fn is_of_toolbus(address: ListenAddress) -> bool {
     let asking = tokio::task::spawn_blocking(move || ask_readiness(&address));
-    match asking.await {
-        Ok(Ok(readiness)) => {
-            let words = ["\"components\"", "MCP clients connect to /mcp", "\"INVALID_REQUEST\""];
-            words.iter().any(|words| readiness.report.contains(words))
-        }
-        _ => false,
-    }
+    matches!(asking.await, Ok(Ok(readiness)) if readiness.is_of_toolbus)
 }
 
 fn findings_of_mistakes(errors: &Errors) -> Vec<Finding> {

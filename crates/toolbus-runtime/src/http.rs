@@ -38,6 +38,8 @@ pub use places::with_places;
 use request_body::BodyProgress;
 use waiting::{Connection, WaitingConnections};
 
+/// What the header `server` of every answer is: by it `doctor` tells a port of ours.
+pub(crate) const SERVER_NAME: &str = "toolbus";
 /// Largest request head, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long accepting pauses after it failed, which it does for want of file handles.

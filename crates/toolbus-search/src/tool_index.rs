@@ -37,7 +37,7 @@ use crate::embed::Embed;
 pub const TOOLS_MAX: usize = 250_000;
 
 /// A query's best tool is at least so near when it fits. Where none is, nothing fits.
-pub const FITTING_SIMILARITY: f32 = 0.24;
+pub const FITTING_SIMILARITY: f32 = 0.25;
 
 /// Of a query, so much is read.
 const QUERY_BYTES_MAX: usize = 4 * 1_024;

@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
-use toolbus_config::read_secret_file;
+use toolbus_config::{Finding, on_one_line, read_secret_file};
 use zeroize::Zeroizing;
 
 use crate::VaultError;
@@ -108,6 +108,15 @@ impl KeySource {
             Self::File(path) => read_key_file(path),
             Self::Command(command) => ask_command(command).await,
             Self::Given(key) => Ok(key.clone()),
+        }
+    }
+
+    /// Looks whether the key can be had, for `doctor`.
+    pub async fn examine(&self) -> Finding {
+        match self.fetch().await {
+            Ok(_) => Finding::ok("vault", "the key is there"),
+            Err(error) => Finding::wrong("vault", on_one_line(&error))
+                .mended_by("correct vault.key_file or vault.key_command"),
         }
     }
 }

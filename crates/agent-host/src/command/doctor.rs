@@ -7,14 +7,13 @@
 mod clock;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use toolbus_config::{ClockReading, Finding, FindingState, on_one_line};
 use toolbus_mcp::ServerCredentials;
 use toolbus_mcp::config::Entry;
 use toolbus_mcp::doctor as mcp_doctor;
-use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_models::ModelDeps;
 use toolbus_models::doctor::ModelChecks;
@@ -22,8 +21,10 @@ use toolbus_rabbitmq::doctor as broker_doctor;
 use toolbus_runtime::doctor::{self, CHECK_TIMEOUT, Check, DoctorOptions, within};
 use toolbus_runtime::health::Health;
 use toolbus_runtime::service::{Context, Exit};
+use toolbus_store::LazyStore;
 use toolbus_toolkits::shell::Isolation;
 use toolbus_tools::CredentialSource;
+use toolbus_vault::LazyVault;
 use toolbus_wire::name::AgentName;
 use toolbus_wire::queue;
 
@@ -40,10 +41,6 @@ use crate::toolkits::{ToolkitDeps, Toolkits};
 const SANDBOX_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long servers of bridges are waited for that are being connected.
 const BRIDGE_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long servers may take to end.
-const CLOSE_GRACE: Duration = Duration::from_secs(1);
-/// How often it is shown which servers are waited for.
-const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 const BRIDGE: &str = "mcp-bridge";
 
 /// `doctor`.
@@ -74,15 +71,23 @@ async fn examine(mut settings: Settings, context: Context) -> Vec<Finding> {
         }
     };
 
+    let store = state::store(&settings);
+    let vault = store.as_ref().and_then(|store| state::vault(&settings, store));
     let stop = context.shutdown.requested().clone();
     let servers = async {
         match is_embedded {
-            true => (vec![embedded()], examine_servers(&settings, &context, entries).await),
+            true => {
+                let servers = examine_servers(&settings, vault.clone(), &context, entries);
+                (vec![embedded()], servers.await)
+            }
             false => examine_fleet(&settings, &context).await,
         }
     };
-    let others = stop.run_until_cancelled(examine_others(&settings, is_embedded));
-    let ((broker, servers), others) = join(servers, others).await;
+    let others = examine_others(&settings, store.as_ref(), vault.clone());
+    let ((broker, servers), others) = join(servers, stop.run_until_cancelled(others)).await;
+    if let Some(store) = store {
+        store.close().await;
+    }
 
     let Some(Others { before, after }) = others else { return Vec::new() };
     [broker, before, list, servers, after].concat()
@@ -98,14 +103,19 @@ struct Others {
     after: Vec<Finding>,
 }
 
-async fn examine_others(settings: &Settings, is_embedded: bool) -> Others {
+async fn examine_others(
+    settings: &Settings,
+    store: Option<&LazyStore>,
+    vault: Option<LazyVault>,
+) -> Others {
+    let is_embedded = settings.bus.url.is_none();
     let checks: Vec<Check<'_>> = vec![
         Box::pin(examine_sandbox(settings, is_embedded)),
         Box::pin(within("toolkits", CHECK_TIMEOUT, examine_toolkits(settings))),
         Box::pin(within("keys", CHECK_TIMEOUT, examine_keys(settings))),
     ];
     let checking = join(join_all(checks), examine_ports(settings));
-    let asking = join(examine_store(settings), examine_models(settings));
+    let asking = join(examine_store(store), examine_models(settings, vault));
     let ((checked, ports), ((store, store_clock), (models, model_clocks))) =
         join(checking, asking).await;
 
@@ -118,8 +128,8 @@ async fn examine_others(settings: &Settings, is_embedded: bool) -> Others {
     Others { before, after }
 }
 
-async fn examine_store(settings: &Settings) -> (Finding, Option<ClockReading>) {
-    let Some(store) = state::store(settings) else {
+async fn examine_store(store: Option<&LazyStore>) -> (Finding, Option<ClockReading>) {
+    let Some(store) = store else {
         let none = Finding::note("store", "no state is kept: this user has no state folder")
             .mended_by("set store (TOOLBUS_STORE), or XDG_STATE_HOME");
         return (none, None);
@@ -166,11 +176,7 @@ async fn examine_keys(settings: &Settings) -> Vec<Finding> {
     }
 
     if let Some(key) = settings.vault.key() {
-        findings.push(match key.fetch().await {
-            Ok(_) => Finding::ok("vault", "the key is there"),
-            Err(error) => Finding::wrong("vault", on_one_line(&error))
-                .mended_by("correct vault.key_file or vault.key_command"),
-        });
+        findings.push(key.examine().await);
     }
 
     if let Some(folder) = &settings.agent.profile {
@@ -184,9 +190,10 @@ async fn examine_keys(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-async fn examine_models(settings: &Settings) -> (Vec<Finding>, Vec<ClockReading>) {
-    let store = state::store(settings);
-    let vault = store.as_ref().and_then(|store| state::vault(settings, store));
+async fn examine_models(
+    settings: &Settings,
+    vault: Option<LazyVault>,
+) -> (Vec<Finding>, Vec<ClockReading>) {
     let credentials = vault.map(|vault| Arc::new(vault) as Arc<dyn CredentialSource>);
     let checks = {
         let environment = |name: &str| std::env::var(name).ok();
@@ -194,9 +201,6 @@ async fn examine_models(settings: &Settings) -> (Vec<Finding>, Vec<ClockReading>
     };
 
     let examined = checks.run().await;
-    if let Some(store) = store {
-        store.close().await;
-    }
     let clocks = examined.iter().filter_map(|model| model.clock.clone()).collect();
     (examined.into_iter().map(|model| model.finding).collect(), clocks)
 }
@@ -214,51 +218,22 @@ async fn examine_ports(settings: &Settings) -> Vec<Finding> {
     doctor::check_ports(ports).await
 }
 
-/// Connects each MCP server that runs in this process.
+/// Connects each MCP server that runs in this process. At a terminal it shows which are waited for.
 async fn examine_servers(
     settings: &Settings,
+    vault: Option<LazyVault>,
     context: &Context,
     entries: Vec<Entry>,
 ) -> Vec<Finding> {
-    if entries.is_empty() {
-        return Vec::new();
-    }
-    let began_at = Instant::now();
-    let store = state::store(settings);
-    let vault = store.as_ref().and_then(|store| state::vault(settings, store));
     let mut mcp = settings.mcp.clone();
     mcp.credentials = vault.map(|vault| ServerCredentials(Arc::new(vault)));
-    let pool = match mcp.start_servers() {
-        Ok(pool) => pool,
-        Err(error) => return vec![Finding::wrong("mcp servers", on_one_line(&error))],
-    };
-
-    wait_for_servers(&pool, context).await;
-    let findings = mcp_doctor::examine_servers(&pool, &entries, began_at.elapsed());
-    pool.close(CLOSE_GRACE).await;
-    if let Some(store) = store {
-        store.close().await;
-    }
-    findings
-}
-
-/// Waits until each server has been connected or could not be, as long as it may take. At a
-/// terminal it shows which are waited for.
-async fn wait_for_servers(pool: &ServerPool, context: &Context) {
-    let line = Terminal::start_line("doctor", context.quiet);
-    let show = async {
-        loop {
-            line.set_status(format!("waiting for {}", mcp_doctor::waiting(pool).join(", ")));
-            tokio::time::sleep(SHOW_INTERVAL).await;
-        }
-    };
-    // Each only waits.
-    tokio::select! {
-        () = pool.wait_settled() => {}
-        () = context.shutdown.requested().cancelled() => {}
-        never = show => match never {},
-    }
-    line.stop().await;
+    mcp_doctor::examine_servers(&mcp, &entries, async |pool| {
+        let stop = context.shutdown.requested();
+        let settled = stop.run_until_cancelled(pool.wait_settled());
+        let names = || mcp_doctor::waiting(pool);
+        Terminal::show_waiting("doctor", context.quiet, names, settled).await;
+    })
+    .await
 }
 
 /// Looks who is on the broker, and which servers the bridges there have.

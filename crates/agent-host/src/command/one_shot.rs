@@ -37,8 +37,6 @@ const ANNOUNCEMENT_GRACE: Duration = Duration::from_millis(300);
 /// How long to wait for servers that are being connected: longer than programs have that may have
 /// to be downloaded first. Entries of `mcp.json` may grant more.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(200);
-/// How often it is shown which servers are waited for.
-const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 /// How long to try to reach the broker.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -226,24 +224,9 @@ impl OneShot {
             directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.is_settled()).await;
         });
 
-        let line = Terminal::start_line("MCP servers", self.quiet);
-        let show = async {
-            loop {
-                let names = self.connecting(needed).join(", ");
-                line.set_status(if names.is_empty() {
-                    names
-                } else {
-                    format!("waiting for {names}")
-                });
-                tokio::time::sleep(SHOW_INTERVAL).await;
-            }
-        };
-        tokio::select! {
-            _ = waiting => {}
-            () = self.stop.cancelled() => {}
-            never = show => match never {},
-        }
-        line.stop().await;
+        let waiting = self.stop.run_until_cancelled(waiting);
+        let names = || self.connecting(needed);
+        Terminal::show_waiting("MCP servers", self.quiet, names, waiting).await;
     }
 
     /// Waits until this server has been heard of, where it may be.

@@ -21,8 +21,13 @@ const DEPTH: usize = 10;
 /// their words, on average, may be there all the same.
 const OTHER_WORDS: [&str; 2] = ["paraphrase", "task"];
 const SHARED_WORDS_MAX: f64 = 0.35;
+const ALL_ATTACKS: &str = "all hostile tools";
 /// Of their nDCG@10, so much is left to queries among hostile tools.
 const KEPT_AMONG_HOSTILE_MIN: f64 = 0.98;
+/// So much more nDCG@10 than BM25 alone a model is to bring, in hundredths.
+const POINTS_OVER_BM25_MIN: f64 = 15.0;
+/// Of the queries that no tool answers, so many are to be recognised.
+const NOTHING_RECOGNISED_PERCENT_MIN: f64 = 80.0;
 
 struct Query {
     kind: &'static str,
@@ -81,8 +86,8 @@ pub(super) async fn measure(
         let index = catalogue::index(tools.clone(), model).await?;
         let hybrid = judge(&format!("hybrid, {name}"), &queries, &index).await;
         add_rows(report, &hybrid, &bm25);
+        add_goals(report, &hybrid, &bm25);
         if at == 0 {
-            add_goals(report, &hybrid, &bm25);
             add_attacks(report, &hybrid, &queries, &tools, model).await?;
         }
         judged.push(hybrid);
@@ -138,27 +143,31 @@ fn add_rows(report: &mut Report, ours: &Judged, bm25: &Judged) {
 
     let row = Row::new(format!("a query, {}", ours.name), "ms", ours.rounds.clone());
     report.add(row.beside(bm25.rounds.clone()));
+    let fits = Row::new(
+        format!("something fits, recognised, {}", ours.name),
+        "%",
+        once(100.0 * all.mean(all.fitting)),
+    );
+    report.add(fits);
     let nothing = ours.kinds[NOTHING];
-    for (what, share) in [
-        ("nothing fits, recognised", 1.0 - nothing.mean(nothing.fitting)),
-        ("something fits, recognised", all.mean(all.fitting)),
-    ] {
-        report.add(Row::new(format!("{what}, {}", ours.name), "", once(share)));
-    }
+    let nothing = Row::new(
+        format!("nothing fits, recognised, {}", ours.name),
+        "%",
+        once(100.0 * (1.0 - nothing.mean(nothing.fitting))),
+    );
+    report.add(nothing.with_goal(Goal::AtLeast(NOTHING_RECOGNISED_PERCENT_MIN)));
 }
 
-/// What is wanted of the model that is shipped.
+/// What is wanted of a search with a model.
 fn add_goals(report: &mut Report, hybrid: &Judged, bm25: &Judged) {
     let (all, all_bm25) = (hybrid.answered(), bm25.answered());
-    let more = all.mean(all.gain) - all_bm25.mean(all_bm25.gain);
-    let row = Row::new("nDCG@10, hybrid over BM25 alone", "", once(more));
-    report.add(row.with_goal(Goal::AtLeast(0.15)));
-    let nothing = hybrid.kinds[NOTHING];
-    let row = Row::new("nothing fits, recognised", "", once(1.0 - nothing.mean(nothing.fitting)));
-    report.add(row.with_goal(Goal::AtLeast(0.8)));
+    let more = 100.0 * (all.mean(all.gain) - all_bm25.mean(all_bm25.gain));
+    let row = Row::new(format!("nDCG@10 over BM25 alone, {}", hybrid.name), "points", once(more));
+    report.add(row.with_goal(Goal::AtLeast(POINTS_OVER_BM25_MIN)));
 }
 
-/// Each attack by itself, then all at once; the peer is the search without hostile tools.
+/// Each attack by itself, then all at once, which has no goal; the peer is the search without
+/// hostile tools.
 async fn add_attacks(
     report: &mut Report,
     without: &Judged,
@@ -168,7 +177,7 @@ async fn add_attacks(
 ) -> anyhow::Result<()> {
     let mut attacks = hostile::attacks(tools);
     let all = attacks.iter().flat_map(|(_, tools)| tools.iter().cloned()).collect();
-    attacks.push(("all hostile tools", all));
+    attacks.push((ALL_ATTACKS, all));
     let before = without.answered();
 
     for (name, hostile) in attacks {
@@ -180,7 +189,10 @@ async fn add_attacks(
             once(attacked.mean(attacked.gain)),
         );
         let row = row.beside(once(before.mean(before.gain)));
-        report.add(row.with_goal(Goal::RatioAtLeast(KEPT_AMONG_HOSTILE_MIN)));
+        report.add(match name {
+            ALL_ATTACKS => row,
+            _ => row.with_goal(Goal::RatioAtLeast(KEPT_AMONG_HOSTILE_MIN)),
+        });
     }
     Ok(())
 }

@@ -185,6 +185,20 @@ async fn a_port_in_use_is_found_unless_a_service_of_ours_has_it() {
 }
 
 #[tokio::test]
+async fn a_port_of_turns_is_known_too() {
+    let server = api().await;
+    let folder = agent::settings(&server);
+    let serving = with_model(folder.path()).args(["serve", "--http", "127.0.0.1:0"]);
+    let agent = start(serving.env("TOOLBUS_HTTP__TOKENS__alice", "a token of alice")).await;
+    let (_, status) = agent.look("/status").await.unwrap();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let address = status["details"]["http"].as_str().unwrap();
+
+    let doctor = Doctor::run(with_model(folder.path()).env("TOOLBUS_HTTP__ADDRESS", address)).await;
+    doctor.check(&format!("port {address}"), "ok", "by a service of Toolbus", "");
+}
+
+#[tokio::test]
 async fn a_folder_that_is_not_trusted_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mcp.json"), r#"{"mcpServers": {}}"#).unwrap();

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use toolbus_config::ListenAddress;
 
+use crate::http::SERVER_NAME;
+
 /// How long each step may take: connecting, sending, and waiting for a part of the response.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most of an answer that is read, in bytes.
@@ -47,6 +49,8 @@ pub fn probe(address: &ListenAddress) -> Result<(), ProbeError> {
 pub struct Readiness {
     /// Whether the process is ready.
     pub is_ready: bool,
+    /// Whether the answer is of a server of ours.
+    pub is_of_toolbus: bool,
     /// What `/readyz` answered, which is JSON where it is one of ours; 64 KiB at most.
     pub report: String,
 }
@@ -57,12 +61,11 @@ pub struct Readiness {
 /// # Errors
 /// When there is no answer.
 pub fn ask_readiness(address: &ListenAddress) -> Result<Readiness, ProbeError> {
-    let (status, report) = request_readiness(address)
-        .map_err(|source| ProbeError::Silent { address: address.clone(), source })?;
-    Ok(Readiness { is_ready: status == 200, report })
+    request_readiness(address)
+        .map_err(|source| ProbeError::Silent { address: address.clone(), source })
 }
 
-fn request_readiness(address: &ListenAddress) -> io::Result<(u16, String)> {
+fn request_readiness(address: &ListenAddress) -> io::Result<Readiness> {
     let mut stream = connect_local(address)?;
     stream.set_read_timeout(Some(STEP_TIMEOUT))?;
     stream.set_write_timeout(Some(STEP_TIMEOUT))?;
@@ -74,14 +77,24 @@ fn request_readiness(address: &ListenAddress) -> io::Result<(u16, String)> {
     let mut line = String::new();
     answer.read_line(&mut line)?;
     let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
-    let status = status.and_then(|status| status.parse().ok()).ok_or_else(no_http)?;
+    let status: u16 = status.and_then(|status| status.parse().ok()).ok_or_else(no_http)?;
 
     let mut rest = Vec::new();
     answer.read_to_end(&mut rest)?;
     let rest = String::from_utf8_lossy(&rest);
-    let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let (head, body) = rest.split_once("\r\n\r\n").unwrap_or((&rest, ""));
+    let is_of_toolbus = |line: &str| {
+        let header = line.split_once(':');
+        header.is_some_and(|(name, value)| {
+            name.eq_ignore_ascii_case("server") && value.trim() == SERVER_NAME
+        })
+    };
 
-    Ok((status, body.trim().to_owned()))
+    Ok(Readiness {
+        is_ready: status == 200,
+        is_of_toolbus: head.lines().any(is_of_toolbus),
+        report: body.trim().to_owned(),
+    })
 }
 
 /// A port of every address of the machine is asked at the one that is always there.

@@ -8,13 +8,13 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CONNECTION, HeaderValue, SERVER};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
-use super::Timeouts;
 use super::request_body::{BodyProgress, RequestBody};
 use super::waiting::Place;
+use super::{SERVER_NAME, Timeouts};
 
 /// What answers the requests of one connection.
 #[derive(Clone)]
@@ -44,6 +44,7 @@ impl Answering {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
 
+        response.headers_mut().insert(SERVER, HeaderValue::from_static(SERVER_NAME));
         Ok(place.wait_after(response))
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 
 fn of_port(is_ready: bool, report: &Value) -> (Status, Vec<String>) {
-    let report = Report::of_port(&Readiness { is_ready, report: report.to_string() });
+    let report =
+        Report::of_port(&Readiness { is_ready, is_of_toolbus: true, report: report.to_string() });
     (report.status, report.reasons)
 }
 
