@@ -40,7 +40,7 @@ pub enum ProbeError {
 /// # Errors
 /// When it is not ready, or there is no answer.
 pub fn probe(address: &ListenAddress) -> Result<(), ProbeError> {
-    let Readiness { is_ready, report } = ask_readiness(address)?;
+    let Readiness { is_ready, report, .. } = ask_readiness(address)?;
     if is_ready { Ok(()) } else { Err(ProbeError::NotReady(report)) }
 }
 
