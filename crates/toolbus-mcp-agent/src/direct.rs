@@ -118,6 +118,10 @@ impl DirectTools {
                 }
                 continue;
             }
+            // Asked for its tools, it would have none to show.
+            if server.is_unavailable {
+                continue;
+            }
             complete &= self.offer_server(server, all, stop).await;
             // To compile schemas takes a while: others have their turn.
             tokio::task::yield_now().await;

@@ -59,6 +59,8 @@ pub(crate) struct IndexedServer {
     pub(crate) announced: u64,
     /// Its bridge is away.
     pub(crate) is_away: bool,
+    /// Its bridge has said that it cannot be reached now, and announces it anew when it can.
+    pub(crate) is_unavailable: bool,
 }
 
 impl Index {
@@ -132,6 +134,7 @@ impl Index {
                 name,
                 announced: announced.map_or(0, |announced| announced.revision),
                 is_away: announced.is_some_and(|announced| announced.is_away),
+                is_unavailable: summary.unavailable.is_some(),
             }
         };
         (known.servers.iter().map(server).collect(), known.revision)

@@ -194,6 +194,10 @@ fn mend_of(failure: &Failure, status: &ServerStatus, entry: Option<&Entry>) -> S
             let runner = PACKAGE_RUNNERS.iter().find(|(program, _)| command == program);
             match runner {
                 Some((_, comes_with)) => format!("install {comes_with}"),
+                None if is_program(Path::new(command)) => format!(
+                    "install what runs {command:?}: the program that its first line names is not \
+                     there"
+                ),
                 None => format!("install {command:?}, or correct `command` of its entry"),
             }
         }

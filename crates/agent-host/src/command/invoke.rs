@@ -76,11 +76,23 @@ pub(super) async fn run_found(
             call(&one_shot, &options, asked, context).await
         }
         Err(error @ DescribeError::Ambiguous { .. }) => misuse(error),
-        // The invoker says what there is not.
-        Err(_) => call(&one_shot, &options, asked, context).await,
+        Err(_) => match server.and_then(|server| unavailable(&one_shot, server)) {
+            Some(error) => print_outcome(&CallId::random(), &options, Err(error)),
+            // The invoker says what there is not.
+            None => call(&one_shot, &options, asked, context).await,
+        },
     };
     one_shot.stop().await;
     Ok(exit)
+}
+
+/// Why no tool of this server can be called, where its bridge has said so.
+fn unavailable(one_shot: &OneShot, server: &str) -> Option<CallError> {
+    let servers = one_shot.toolbus().directory().servers();
+    let known = servers.iter().find(|known| known.server_name.eq_ignore_ascii_case(server))?;
+    let why = known.unavailable.as_ref()?;
+    let message = format!("MCP server '{}' is not connected: {why}", known.server_name);
+    Some(CallError::new(ErrorCode::ToolNotFound, message))
 }
 
 /// What is to be called.

@@ -66,6 +66,18 @@ async fn tools_are_searched_listed_and_called_from_the_command_line() {
     assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
 }
 
+/// It is told once as it happens, and by the outcome.
+#[tokio::test]
+async fn a_tool_of_a_server_that_is_not_connected_is_told_why() {
+    let servers = Servers::with(&[("absent", json!({"command": "no-such-program"}))]);
+    let bench = DiscoveryBench { servers, store: tempfile::tempdir().unwrap() };
+    let away = bench.run(&["exec", "absent/any", "{}"]).await;
+    let said = "tool_not_found: MCP server 'absent' is not connected: its command \"no-such-program\" \
+                cannot be started";
+    assert!(away.status.code() == Some(1) && away.stderr.contains(said), "{away:?}");
+    assert_eq!(away.stderr.matches("cannot be started").count(), 2, "{away:?}");
+}
+
 #[tokio::test]
 async fn an_mcp_client_searches_over_standard_input() {
     let Some(bench) = DiscoveryBench::new() else { return };

@@ -1,6 +1,8 @@
 //! `doctor`: what is the matter, and what mends it.
 
+use std::fs::Permissions;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -11,6 +13,8 @@ use toolbus_testkit::tools;
 
 use crate::agent;
 use crate::support::*;
+
+const NOTHING: &[&str] = &[];
 
 /// What a `doctor --json` found, and whether something is wrong.
 struct Doctor {
@@ -41,10 +45,11 @@ impl Doctor {
 
     /// Asserts that nothing is wrong but what has these names.
     #[track_caller]
-    fn check_wrong(&self, names: &[&str]) {
+    fn check_wrong<N: AsRef<str>>(&self, names: &[N]) {
         let wrong = self.findings.iter().filter(|finding| finding["state"] == "wrong");
         let mut wrong: Vec<_> = wrong.map(|finding| finding["name"].as_str().unwrap()).collect();
         wrong.sort_unstable();
+        let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
         assert_eq!(wrong, names, "{}", self.run.stdout);
     }
 }
@@ -57,7 +62,7 @@ fn with_servers(servers: &Servers) -> Launch {
 async fn where_all_is_well_nothing_is_wrong() {
     let servers = Servers::with(&[]);
     let doctor = Doctor::run(with_servers(&servers)).await;
-    doctor.check_wrong(&[]);
+    doctor.check_wrong(NOTHING);
     doctor.check("settings", "ok", "--mcp-config", "");
     doctor.check("broker", "ok", "embedded in this process", "");
     doctor.check("store", "ok", "is made when it is needed", "");
@@ -96,7 +101,12 @@ async fn settings_that_are_wrong_are_found() {
 
 #[tokio::test]
 async fn servers_that_do_not_work_are_found_with_what_mends_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("server");
+    std::fs::write(&script, "#!/nowhere/python3\n").unwrap();
+    std::fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
     let servers = Servers::with(&[
+        ("moved", json!({"command": script})),
         ("typo", json!({"comand": "mcp-server-time"})),
         ("absent", json!({"command": "no-such-program"})),
         ("gone", json!({"type": "http", "url": "http://127.0.0.1:1/mcp"})),
@@ -108,11 +118,13 @@ async fn servers_that_do_not_work_are_found_with_what_mends_them() {
     doctor.check("mcp marks", "ok", "connected in", "");
     doctor.check("mcp typo", "wrong", "has neither", "docs/mcp-json.md");
     doctor.check("mcp absent", "wrong", "cannot be started", "install \"no-such-program\"");
+    doctor.check("mcp moved", "wrong", "cannot be started", "its first line names");
     doctor.check("mcp gone", "wrong", "not connected", "correct `url`");
     doctor.check("mcp silent", "wrong", "did not finish connecting", "startupTimeoutMs");
     doctor.check("mcp ends", "wrong", "no licence", "by hand");
     doctor.check("mcp off", "ok", "disabled", "");
-    doctor.check_wrong(&["mcp absent", "mcp ends", "mcp gone", "mcp silent", "mcp typo"]);
+    let wrong = ["absent", "ends", "gone", "moved", "silent", "typo"];
+    doctor.check_wrong(&wrong.map(|name| format!("mcp {name}")));
 
     std::fs::write(servers.file(), "{").unwrap();
     let doctor = Doctor::run(with_servers(&servers)).await;
@@ -142,7 +154,7 @@ async fn commands_without_a_sandbox_are_warned_of() {
     let launch = launch.env("TOOLBUS_FILES__WORKING_DIRECTORY", folder.path());
     let doctor = Doctor::run(launch.env("TOOLBUS_BASH__ISOLATION", "none")).await;
     doctor.check("toolkit bash", "note", "bash.isolation = \"none\"", "\"sandbox\"");
-    doctor.check_wrong(&[]);
+    doctor.check_wrong(NOTHING);
 }
 
 #[tokio::test]
@@ -299,7 +311,7 @@ async fn a_broker_says_who_is_on_it() {
     doctor.check("scripts-manager", "note", "none is on the broker", "start a scripts-manager");
     doctor.check("mcp-bridge", "note", "none is on the broker", "start a mcp-bridge");
     doctor.check("clock", "note", "not compared", "");
-    doctor.check_wrong(&[]);
+    doctor.check_wrong(NOTHING);
 
     let servers = Servers::with(&[("absent", json!({"command": "no-such-program"}))]);
     let (_bridge, _manager) = tokio::join!(bridge(&bus, &servers), scripts(&bus));
@@ -312,7 +324,7 @@ async fn a_broker_says_who_is_on_it() {
 
     let doctor = Doctor::run(launch("scripts-manager", &bus)).await;
     doctor.check("sandbox", "ok", "user namespaces", "");
-    doctor.check_wrong(&[]);
+    doctor.check_wrong(NOTHING);
     let bridge = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
     let doctor = Doctor::run(bridge).await;
     doctor.check("mcp marks", "ok", "connected in", "");
