@@ -439,8 +439,8 @@ pub(super) async fn open_requests_end_with_the_script(stage: Stage) {
         cancelled.cancel();
     };
     let (outcome, ()) = tokio::join!(runner.run(script(&waits), cancelling), cancel);
-    let outcome = outcome.expect("the script runs");
-    assert_eq!((outcome.output.text.as_str(), outcome.ending), ("asked\n", Ending::Cancelled));
+    // It may be ended between its last request and its print.
+    assert_eq!(outcome.expect("the script runs").ending, Ending::Cancelled);
     counts.settle().await;
 }
 
