@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
@@ -73,7 +74,7 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     let is_partial = !arguments.is_empty();
     let claims = if is_partial { None } else { Some(LaneClaims::new()?) };
     let run = |lane: Option<usize>| {
-        let mut command = test_command(arguments);
+        let mut command = test_command(arguments, &programs)?;
         if let (Some(claims), Some(lane)) = (&claims, lane) {
             claims.pass_to(&mut command);
             if lane > 1 {
@@ -81,7 +82,6 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
                 command.args(["--lib", "--bins", "--tests"]);
             }
         }
-        cluster::set_test_runner(&mut command, &programs)?;
         run_lane(parts.pass_environment_to(&mut command), lane)
     };
     if is_partial {
@@ -99,14 +99,17 @@ pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     Ok(first)
 }
 
-/// The cargo that runs what the arguments choose, by default all packages.
-fn test_command(arguments: &[&str]) -> Command {
-    let mut command = workspace::cargo_command(&["test", "--locked", "--no-fail-fast"]);
+/// The cargo that runs what the arguments choose, by default all packages, with the programs of a
+/// folder. Arguments may end with some for the test programs, so ours stand before.
+fn test_command(arguments: &[&str], programs: &Path) -> anyhow::Result<Command> {
+    let mut command = workspace::cargo_command(&[]);
+    cluster::set_test_runner(&mut command, programs)?;
+    command.args(["test", "--locked", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument.starts_with("-p") || *argument == "--package") {
         command.arg("--workspace");
     }
     command.args(arguments);
-    command
+    Ok(command)
 }
 
 /// Runs one cargo to its end, and counts its tests.
