@@ -125,6 +125,7 @@ fn the_fleet_answers_calls_of_each_kind_is_seen_and_goes_without_a_trace() {
 
     check_sandbox(&fleet);
     check_rights(&fleet);
+    check_memory(&fleet);
     check_secrets(&fleet);
     check_policies(&fleet);
     check_networks(&fleet);
@@ -160,6 +161,21 @@ fn check_rights(fleet: &Fleet) {
         let unfiltered = options.contains("seccomp=unconfined");
         assert_eq!(unfiltered, service == "scripts-manager", "{service}: {options}");
     }
+}
+
+/// What the agent keeps outlives its container, and its doctor finds nothing wrong there.
+fn check_memory(fleet: &Fleet) {
+    let fact = json!({"content": "The spare key is under the blue pot."});
+    fleet.invoke("save_memory", &fact).unwrap();
+    let again = ["up", "--detach", "--wait", "--no-deps", "--force-recreate", "agent-host"];
+    fleet.compose(&again).unwrap();
+    let found = fleet.invoke("search_memory", &json!({"query": "spare key"})).unwrap();
+    assert!(content(&found).contains("blue pot"), "{found}");
+
+    let doctor = ["exec", "--no-TTY", "agent-host", "agent-host", "doctor", "--json"];
+    let findings: Value = serde_json::from_str(&fleet.compose(&doctor).unwrap()).unwrap();
+    let store = findings.as_array().unwrap().iter().find(|finding| finding["name"] == "store");
+    assert_eq!(store.unwrap()["state"], "ok", "{findings}");
 }
 
 /// No password is among what `docker inspect` shows of a container, and only its owner has one.

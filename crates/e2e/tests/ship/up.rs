@@ -18,7 +18,7 @@ const PRINTING: &str = "#!/bin/sh\necho \"GRANTS=$GRANTS\"\n";
 const FAILING: &str = "#!/bin/sh
 case $* in
 *' ps '*' rabbitmq') echo 1234 ;;
-*' ps '*) ;;
+*' ps '* | 'compose version') ;;
 *) exit 17 ;;
 esac
 ";
@@ -76,6 +76,15 @@ fn what_is_no_choice_is_refused_and_changes_nothing() {
         assert!(told.contains(wrong), "{told}");
     }
     assert!(!folder.path().join("secrets").exists());
+}
+
+#[test]
+fn a_docker_without_compose_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(&folder, "#!/bin/sh\nexit 1\n").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.starts_with("up: this docker has no compose: install"), "{told}");
 }
 
 /// Only of a service that is to be there and is not, and with the code that compose ended with.
