@@ -59,6 +59,7 @@ impl Terminal {
                 tokio::time::sleep(DRAW_INTERVAL).await;
             }
         };
+
         // Both only wait.
         tokio::select! {
             _ = waiting => {}

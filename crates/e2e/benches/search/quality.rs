@@ -21,7 +21,6 @@ const DEPTH: usize = 10;
 /// their words, on average, may be there all the same.
 const OTHER_WORDS: [&str; 2] = ["paraphrase", "task"];
 const SHARED_WORDS_MAX: f64 = 0.35;
-const ALL_ATTACKS: &str = "all hostile tools";
 /// Of their nDCG@10, so much is left to queries among hostile tools.
 const KEPT_AMONG_HOSTILE_MIN: f64 = 0.98;
 /// So much more nDCG@10 than BM25 alone a model is to bring, in hundredths.
@@ -143,19 +142,14 @@ fn add_rows(report: &mut Report, ours: &Judged, bm25: &Judged) {
 
     let row = Row::new(format!("a query, {}", ours.name), "ms", ours.rounds.clone());
     report.add(row.beside(bm25.rounds.clone()));
-    let fits = Row::new(
-        format!("something fits, recognised, {}", ours.name),
-        "%",
-        once(100.0 * all.mean(all.fitting)),
-    );
-    report.add(fits);
+    let recognised = |what: &str, share: f64| {
+        let name = format!("{what} fits, recognised, {}", ours.name);
+        Row::new(name, "%", once(100.0 * share))
+    };
+    report.add(recognised("something", all.mean(all.fitting)));
     let nothing = ours.kinds[NOTHING];
-    let nothing = Row::new(
-        format!("nothing fits, recognised, {}", ours.name),
-        "%",
-        once(100.0 * (1.0 - nothing.mean(nothing.fitting))),
-    );
-    report.add(nothing.with_goal(Goal::AtLeast(NOTHING_RECOGNISED_PERCENT_MIN)));
+    let row = recognised("nothing", 1.0 - nothing.mean(nothing.fitting));
+    report.add(row.with_goal(Goal::AtLeast(NOTHING_RECOGNISED_PERCENT_MIN)));
 }
 
 /// What is wanted of a search with a model.
@@ -166,8 +160,7 @@ fn add_goals(report: &mut Report, hybrid: &Judged, bm25: &Judged) {
     report.add(row.with_goal(Goal::AtLeast(POINTS_OVER_BM25_MIN)));
 }
 
-/// Each attack by itself, then all at once, which has no goal; the peer is the search without
-/// hostile tools.
+/// Each attack by itself, then all at once; the peer is the search without hostile tools.
 async fn add_attacks(
     report: &mut Report,
     without: &Judged,
@@ -177,7 +170,7 @@ async fn add_attacks(
 ) -> anyhow::Result<()> {
     let mut attacks = hostile::attacks(tools);
     let all = attacks.iter().flat_map(|(_, tools)| tools.iter().cloned()).collect();
-    attacks.push((ALL_ATTACKS, all));
+    attacks.push(("all hostile tools", all));
     let before = without.answered();
 
     for (name, hostile) in attacks {
@@ -189,10 +182,7 @@ async fn add_attacks(
             once(attacked.mean(attacked.gain)),
         );
         let row = row.beside(once(before.mean(before.gain)));
-        report.add(match name {
-            ALL_ATTACKS => row,
-            _ => row.with_goal(Goal::RatioAtLeast(KEPT_AMONG_HOSTILE_MIN)),
-        });
+        report.add(row.with_goal(Goal::RatioAtLeast(KEPT_AMONG_HOSTILE_MIN)));
     }
     Ok(())
 }

@@ -14,8 +14,6 @@ use toolbus_testkit::tools;
 use crate::agent;
 use crate::support::*;
 
-const NOTHING: &[&str] = &[];
-
 /// What a `doctor --json` found, and whether something is wrong.
 struct Doctor {
     findings: Vec<Value>,
@@ -45,11 +43,10 @@ impl Doctor {
 
     /// Asserts that nothing is wrong but what has these names.
     #[track_caller]
-    fn check_wrong<N: AsRef<str>>(&self, names: &[N]) {
+    fn check_wrong(&self, names: &[&str]) {
         let wrong = self.findings.iter().filter(|finding| finding["state"] == "wrong");
         let mut wrong: Vec<_> = wrong.map(|finding| finding["name"].as_str().unwrap()).collect();
         wrong.sort_unstable();
-        let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
         assert_eq!(wrong, names, "{}", self.run.stdout);
     }
 }
@@ -62,7 +59,7 @@ fn with_servers(servers: &Servers) -> Launch {
 async fn where_all_is_well_nothing_is_wrong() {
     let servers = Servers::with(&[]);
     let doctor = Doctor::run(with_servers(&servers)).await;
-    doctor.check_wrong(NOTHING);
+    doctor.check_wrong(&[]);
     doctor.check("settings", "ok", "--mcp-config", "");
     doctor.check("broker", "ok", "embedded in this process", "");
     doctor.check("store", "ok", "is made when it is needed", "");
@@ -123,8 +120,14 @@ async fn servers_that_do_not_work_are_found_with_what_mends_them() {
     doctor.check("mcp silent", "wrong", "did not finish connecting", "startupTimeoutMs");
     doctor.check("mcp ends", "wrong", "no licence", "by hand");
     doctor.check("mcp off", "ok", "disabled", "");
-    let wrong = ["absent", "ends", "gone", "moved", "silent", "typo"];
-    doctor.check_wrong(&wrong.map(|name| format!("mcp {name}")));
+    doctor.check_wrong(&[
+        "mcp absent",
+        "mcp ends",
+        "mcp gone",
+        "mcp moved",
+        "mcp silent",
+        "mcp typo",
+    ]);
 
     std::fs::write(servers.file(), "{").unwrap();
     let doctor = Doctor::run(with_servers(&servers)).await;
@@ -154,7 +157,7 @@ async fn commands_without_a_sandbox_are_warned_of() {
     let launch = launch.env("TOOLBUS_FILES__WORKING_DIRECTORY", folder.path());
     let doctor = Doctor::run(launch.env("TOOLBUS_BASH__ISOLATION", "none")).await;
     doctor.check("toolkit bash", "note", "bash.isolation = \"none\"", "\"sandbox\"");
-    doctor.check_wrong(NOTHING);
+    doctor.check_wrong(&[]);
 }
 
 #[tokio::test]
@@ -311,7 +314,7 @@ async fn a_broker_says_who_is_on_it() {
     doctor.check("scripts-manager", "note", "none is on the broker", "start a scripts-manager");
     doctor.check("mcp-bridge", "note", "none is on the broker", "start a mcp-bridge");
     doctor.check("clock", "note", "not compared", "");
-    doctor.check_wrong(NOTHING);
+    doctor.check_wrong(&[]);
 
     let servers = Servers::with(&[("absent", json!({"command": "no-such-program"}))]);
     let (_bridge, _manager) = tokio::join!(bridge(&bus, &servers), scripts(&bus));
@@ -324,7 +327,7 @@ async fn a_broker_says_who_is_on_it() {
 
     let doctor = Doctor::run(launch("scripts-manager", &bus)).await;
     doctor.check("sandbox", "ok", "user namespaces", "");
-    doctor.check_wrong(NOTHING);
+    doctor.check_wrong(&[]);
     let bridge = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
     let doctor = Doctor::run(bridge).await;
     doctor.check("mcp marks", "ok", "connected in", "");
