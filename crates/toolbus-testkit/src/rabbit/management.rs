@@ -166,11 +166,10 @@ impl Management {
     ) -> anyhow::Result<reqwest::Response> {
         let mut refusal = None;
         for node in self.broker.nodes() {
-            let request = self.request(method.clone(), &node.api, path)?;
-            let request = match &body {
-                Some(body) => request.json(body),
-                None => request,
-            };
+            let mut request = self.request(method.clone(), &node.api, path)?;
+            if let Some(body) = &body {
+                request = request.json(body);
+            }
             match request.send().await {
                 Err(error) if error.is_connect() => refusal = Some(error),
                 outcome => {
@@ -196,6 +195,10 @@ impl Management {
             .pop_if_empty()
             .push("api")
             .extend(path);
+        if method == Method::DELETE {
+            // So that what is not in the statistics yet is found, too.
+            url.set_query(Some("disable_stats=true"));
+        }
         let request = self.http.request(method, url);
         Ok(request.basic_auth(self.broker.user(), Some(self.broker.password())))
     }
