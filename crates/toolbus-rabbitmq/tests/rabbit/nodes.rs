@@ -109,7 +109,7 @@ async fn a_bus_outlives_its_node() {
     let _work = subscribe(&bus, durable("work", "work", at_once(8)), &work).await;
     let _replies = subscribe(&bus, private("replies", "reply"), &replies).await;
 
-    let traffic = Traffic::start(&bus, "work");
+    let traffic = Traffic::start(&bus, "work", &work);
     traffic.confirmed_beyond(100).await;
     let crashed = connected_node(&vhost, &cluster).await;
     cluster.node(crashed).crash().await.unwrap();
@@ -129,7 +129,7 @@ async fn a_bus_outlives_its_node() {
     traffic.confirmed_beyond(before + 100).await;
     cluster.heal(now).await.unwrap();
     cluster.wait_until_whole().await.unwrap();
-    traffic.stop_and_compare(&work).await;
+    traffic.stop_and_compare().await;
 
     eventually(PATIENCE, async || bus.publish(&topic("reply"), message("there")).await).await;
     replies.received(1).await;

@@ -26,7 +26,7 @@ async fn a_power_cut_loses_no_confirmed_message() {
     let replies = Recorder::acking();
     let _replies = subscribe(&caller, private("replies", "reply"), &replies).await;
 
-    let traffic = Traffic::start(&caller, "work");
+    let traffic = Traffic::start(&caller, "work", &handler);
     traffic.confirmed_beyond(200).await;
     node.crash().await.unwrap();
     eventually(PATIENCE, async || match (worker.health(), caller.health()) {
@@ -40,7 +40,7 @@ async fn a_power_cut_loses_no_confirmed_message() {
     let before = traffic.confirmed();
     traffic.confirmed_beyond(before + 200).await;
     assert!(traffic.failures() > 0, "the outage was not noticed");
-    traffic.stop_and_compare(&handler).await;
+    traffic.stop_and_compare().await;
 
     // The private queue went with its connection and is back under its name.
     worker.publish(&topic("reply"), message("there")).await.unwrap();

@@ -138,6 +138,10 @@ impl Recorder {
         self.seen.lock().clone()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.seen.lock().len()
+    }
+
     pub(crate) fn texts(&self) -> Vec<String> {
         let text = |delivery: &Delivery| String::from_utf8_lossy(&delivery.envelope.body).into();
         self.seen.lock().iter().map(text).collect()

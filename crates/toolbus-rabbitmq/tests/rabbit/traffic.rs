@@ -13,26 +13,37 @@ use toolbus_testkit::eventually;
 
 use crate::support::{PATIENCE, Recorder, message, topic};
 
+/// Time between two messages of a task.
+const INTERVAL: Duration = Duration::from_millis(2);
+/// The same while more than [`MUCH_WAITS`] were confirmed and have not come: a busy machine
+/// publishes faster than it takes, and what waits at the end takes its time.
+const SLOW_INTERVAL: Duration = Duration::from_millis(50);
+const MUCH_WAITS: usize = 1_000;
+
 /// Publishes from several tasks until it is told to stop, and keeps what was confirmed.
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     confirmed: Arc<Mutex<Vec<String>>>,
     failed: Arc<AtomicUsize>,
+    handler: Arc<Recorder>,
     tasks: JoinSet<()>,
 }
 
 impl Traffic {
-    pub(crate) fn start(bus: &Arc<RabbitBus>, to: &'static str) -> Self {
+    /// To a topic that `handler` is subscribed to.
+    pub(crate) fn start(bus: &Arc<RabbitBus>, to: &'static str, handler: &Arc<Recorder>) -> Self {
         let mut traffic = Self {
             stop: Arc::default(),
             confirmed: Arc::default(),
             failed: Arc::default(),
+            handler: Arc::clone(handler),
             tasks: JoinSet::new(),
         };
 
         for task in 0..16 {
             let (bus, stop) = (Arc::clone(bus), Arc::clone(&traffic.stop));
             let (confirmed, failed) = (Arc::clone(&traffic.confirmed), Arc::clone(&traffic.failed));
+            let handler = Arc::clone(handler);
             traffic.tasks.spawn(async move {
                 let mut number = 0;
                 while !stop.load(Ordering::Relaxed) {
@@ -52,7 +63,9 @@ impl Traffic {
                         Err(error) => panic!("message {text}: {error}"),
                     }
 
-                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    let waiting = confirmed.lock().len().saturating_sub(handler.count());
+                    let much_waits = waiting > MUCH_WAITS;
+                    tokio::time::sleep(if much_waits { SLOW_INTERVAL } else { INTERVAL }).await;
                 }
             });
         }
@@ -78,8 +91,8 @@ impl Traffic {
         .await;
     }
 
-    /// Stops, and waits until everything that was confirmed has come to `handler`.
-    pub(crate) async fn stop_and_compare(mut self, handler: &Recorder) {
+    /// Stops, and waits until everything that was confirmed has come.
+    pub(crate) async fn stop_and_compare(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
@@ -87,7 +100,7 @@ impl Traffic {
 
         let confirmed = std::mem::take(&mut *self.confirmed.lock());
         eventually(PATIENCE, async || {
-            let seen: HashSet<_> = handler.texts().into_iter().collect();
+            let seen: HashSet<_> = self.handler.texts().into_iter().collect();
             let lost = confirmed.iter().filter(|text| !seen.contains(*text)).count();
             match lost {
                 0 => Ok(()),
