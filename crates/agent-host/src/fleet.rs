@@ -455,7 +455,6 @@ async fn find_runner(
     health: &Health,
 ) -> Result<Arc<dyn Runner>, Unavailable> {
     settings.runner().await.map_err(|unavailable| {
-        tracing::warn!(%unavailable, "scripts do not run here");
         let component = health.component("scripts", Need::Optional);
         component.set(State::down(&unavailable));
         Unavailable(unavailable.to_string())

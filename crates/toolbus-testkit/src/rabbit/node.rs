@@ -282,7 +282,8 @@ pub(super) async fn retry_taken_ports<T>(
 
 fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
     let Ports { amqp, api, metrics, .. } = ports;
-    // Statistics are gathered more often than the usual five seconds, so that tests need not wait.
+    // Statistics are gathered more often than the usual five seconds, and no answer is repeated for
+    // five times as long as it took to gather, so that tests need not wait.
     let settings = format!(
         "listeners.tcp.1 = 127.0.0.1:{amqp}\n\
          management.tcp.ip = 127.0.0.1\n\
@@ -290,6 +291,7 @@ fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
          prometheus.tcp.ip = 127.0.0.1\n\
          prometheus.tcp.port = {metrics}\n\
          collect_statistics_interval = 500\n\
+         management.db_cache_multiplier = 0\n\
          vm_memory_high_watermark.absolute = {MEMORY_LIMIT}\n\
          disk_free_limit.absolute = 50MB\n"
     );
