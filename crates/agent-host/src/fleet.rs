@@ -329,6 +329,7 @@ fn offer_subagents(
     let config = Arc::new(settings.subagents.config());
     let (made, store) = (Arc::clone(&state.subagents), state.store().clone());
     let (work, on_subagent) = (Arc::new(state.subagent_turns.clone()), state.notices.clone());
+
     builder.guide(toolbus_subagents::guide()).remote_tools(move |registry, requester| {
         let subagents = Subagents::new(SubagentsDeps {
             bus: Arc::clone(requester.bus()),

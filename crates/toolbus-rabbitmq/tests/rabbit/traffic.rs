@@ -15,10 +15,10 @@ use crate::support::{PATIENCE, Recorder, message, topic};
 
 /// Time between two messages of a task.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// The same while more than [`MUCH_WAITS`] were confirmed and have not come: a busy machine
-/// publishes faster than it takes, and what waits at the end takes its time.
+/// The same while more than [`QUEUED_MAX`] were confirmed and have not come: a busy machine
+/// publishes faster than it consumes, and what is queued at the end takes its time.
 const SLOW_INTERVAL: Duration = Duration::from_millis(50);
-const MUCH_WAITS: usize = 1_000;
+const QUEUED_MAX: usize = 1_000;
 
 /// Publishes from several tasks until it is told to stop, and keeps what was confirmed.
 pub(crate) struct Traffic {
@@ -30,7 +30,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// To a topic that `handler` is subscribed to.
+    /// Publishes to a topic that `handler` is subscribed to.
     pub(crate) fn start(bus: &Arc<RabbitBus>, to: &'static str, handler: &Arc<Recorder>) -> Self {
         let mut traffic = Self {
             stop: Arc::default(),
@@ -63,9 +63,9 @@ impl Traffic {
                         Err(error) => panic!("message {text}: {error}"),
                     }
 
-                    let waiting = confirmed.lock().len().saturating_sub(handler.count());
-                    let much_waits = waiting > MUCH_WAITS;
-                    tokio::time::sleep(if much_waits { SLOW_INTERVAL } else { INTERVAL }).await;
+                    let queued = confirmed.lock().len().saturating_sub(handler.count());
+                    let interval = if queued > QUEUED_MAX { SLOW_INTERVAL } else { INTERVAL };
+                    tokio::time::sleep(interval).await;
                 }
             });
         }

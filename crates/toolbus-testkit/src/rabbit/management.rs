@@ -166,10 +166,11 @@ impl Management {
     ) -> anyhow::Result<reqwest::Response> {
         let mut refusal = None;
         for node in self.broker.nodes() {
-            let mut request = self.request(method.clone(), &node.api, path)?;
-            if let Some(body) = &body {
-                request = request.json(body);
-            }
+            let request = self.request(method.clone(), &node.api, path)?;
+            let request = match &body {
+                Some(body) => request.json(body),
+                None => request,
+            };
             match request.send().await {
                 Err(error) if error.is_connect() => refusal = Some(error),
                 outcome => {
@@ -196,7 +197,7 @@ impl Management {
             .push("api")
             .extend(path);
         if method == Method::DELETE {
-            // So that what is not in the statistics yet is found, too.
+            // Found in the broker's own tables, for the statistics may not have it yet.
             url.set_query(Some("disable_stats=true"));
         }
         let request = self.http.request(method, url);

@@ -217,8 +217,8 @@ impl Vhost {
         Ok(self.list_connections().await?.into_iter().map(|connection| connection.node).collect())
     }
 
-    /// By user, which the broker answers from its own tables. Its lists by virtual host are
-    /// statistics, each repeated for five times as long as it took to gather.
+    /// By user, which the broker answers from its own tables: its lists by virtual host are
+    /// statistics.
     async fn list_connections(&self) -> anyhow::Result<Vec<Connection>> {
         let user = self.management.broker().user();
         let mut list: Vec<Connection> =
