@@ -109,7 +109,7 @@ pub(crate) async fn is_up(bus: &RabbitBus) {
 /// The connections into a virtual host, once the one of a bus is listed.
 pub(crate) async fn connections(vhost: &Vhost) -> Vec<String> {
     eventually(PATIENCE, async || {
-        let connections = vhost.connections().await.unwrap();
+        let connections = vhost.connections().await.map_err(|error| vec![format!("{error:?}")])?;
         if connections.len() == 1 { Ok(connections) } else { Err(connections) }
     })
     .await
