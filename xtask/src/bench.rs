@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use crate::real_parts::{self, RealParts};
+use crate::real_parts::{self, BROKER, RealParts};
 use crate::workspace;
 
 /// The programs that benchmarks start. Each is linked like the product, which takes a minute, so no
@@ -43,21 +43,21 @@ pub(crate) enum BenchTable {
 pub(crate) fn run_benchmark(name: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let (table, arguments) = split_arguments(arguments);
     workspace::run_command(workspace::script_command("dev/setup").arg("--bench"))?;
-    real_parts::prepare()?;
+    let mut folders = real_parts::prepare_all()?;
     if name == "search" {
         // No test looks at it, and it takes minutes.
-        real_parts::fetch_parts(&["tool-catalogue"])?;
+        folders.extend(real_parts::fetch(&["tool-catalogue".to_owned()])?);
     }
     let build = ["build", "--profile", "bench", "--workspace", "--locked", "--bench", name];
     let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);
     workspace::run_command(workspace::cargo_command(&build).args(programs))?;
     let target = workspace::target_folder()?;
 
-    let parts = RealParts::start(&target.join("release"))?;
+    let parts = RealParts::start(&target.join("release"), [BROKER])?;
     let mut command =
         workspace::cargo_command(&["bench", "--workspace", "--locked", "--bench", name, "--"]);
-    command.args(arguments);
-    let outcome = run_and_publish(parts.pass_environment_to(&mut command), name, table);
+    command.args(arguments).envs(folders).envs(parts.environment().iter().cloned());
+    let outcome = run_and_publish(&mut command, name, table);
     drop(parts);
     outcome
 }

@@ -1,110 +1,73 @@
-//! The tests that need a cluster, and the cluster for them.
+//! The cluster and the container engine that the tests of a run share.
 //!
-//! Cargo is told to start every test program through [`run_program`]. Those called `cluster` get a
-//! Kubernetes, which is there while they run and no longer: the others have the machine to
-//! themselves, and no run pays for a cluster that it has no use for. Where the environment names
-//! one already, that one is used. Those called `ship` get a Docker engine with our images beside
-//! it.
+//! They start with the run and end with it. If the environment names a cluster or an engine, that
+//! one is used. Without one, the tests that need it are left out with a line that says so; with
+//! `TOOLBUS_REQUIRE_REAL=1` the run fails.
 
 mod docker_engine;
 
-use std::ffi::OsStr;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, ExitCode};
-
-use anyhow::{Context as _, ensure};
 
 use crate::kept_process::KeptProcess;
-use crate::test_lanes;
+use crate::test_run::TestNeeds;
 use crate::workspace;
 use docker_engine::DockerEngine;
 
 /// Names the cluster for the tests.
 pub(crate) const KUBECONFIG: &str = "TOOLBUS_TEST_KUBECONFIG";
-/// Set by whoever runs the tests: a cluster that cannot be had is a failure. Not the variable that
-/// the tests themselves read, which is always set for them.
+/// Set by the user: fail if there is no cluster. Tests always see `1`.
 const REQUIRED: &str = "TOOLBUS_REQUIRE_REAL";
-/// How [`run_program`] is told what its caller's [`REQUIRED`] was.
-const CLUSTER_REQUIRED: &str = "TOOLBUS_REQUIRE_CLUSTER";
-/// Test programs of this name need a cluster.
-const CLUSTER_TESTS: &str = "cluster";
-/// Test programs of this name need an engine, our images, and a cluster that has them too.
-const SHIP_TESTS: &str = "ship";
-/// Says how many tests of a program run at a time; without it as many as there are cores.
-const TEST_THREADS: &str = "RUST_TEST_THREADS";
-/// What a cluster holds beside what it always does: the image of its package index.
+/// Images that a cluster holds in addition to the usual ones: the one of its package index.
 const IMAGES: [&str; 1] = ["image-science"];
 
-/// Makes cargo start test programs by [`run_program`] of the xtask in `folder`, where programs were
-/// built. That need not be the file that runs here: the build may have put another in its place.
-pub(crate) fn set_test_runner(cargo: &mut Command, folder: &Path) -> anyhow::Result<()> {
-    let own = folder.join("xtask");
-    let own = own.to_str().context("the path of xtask is not UTF-8")?;
-    // Quoted as JSON, which TOML reads as well.
-    let runner = serde_json::json!([own, "run-program"]);
-    cargo.arg("--config").arg(format!("target.'cfg(all())'.runner = {runner}"));
-    if std::env::var_os(REQUIRED).is_some_and(|value| value == "1") {
-        cargo.env(CLUSTER_REQUIRED, "1");
-    }
-    Ok(())
+/// The cluster and the engine of a run, each only if its tests need one.
+#[derive(Default)]
+pub(crate) struct ClusterParts {
+    // The engine has put its images into the cluster: it is dropped first.
+    engine: Option<DockerEngine>,
+    cluster: Option<Cluster>,
+    is_missing: bool,
 }
 
-/// Runs a test program that no other lane has begun, with a cluster where it needs one. Where none
-/// can be had, that is a failure if clusters are required; else the program is skipped with a line
-/// that says so.
-pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
-    if !test_lanes::claim(Path::new(program))? {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut command = Command::new(program);
-    command.args(arguments);
-    let name = target_name(Path::new(program));
-
-    if !matches!(name, Some(CLUSTER_TESTS | SHIP_TESTS)) {
-        return Err(command.exec()).context("starting a test program");
-    }
-
-    let parts = Cluster::connect_or_start().and_then(|cluster| {
-        if name != Some(SHIP_TESTS) {
-            return Ok((cluster, None));
+impl ClusterParts {
+    /// Starts what the needs ask for. The engine's images hold the programs in `programs`.
+    pub(crate) fn start(needs: &TestNeeds, programs: &Path) -> anyhow::Result<Self> {
+        if !(needs.has_cluster || needs.has_engine) {
+            return Ok(Self::default());
         }
-        let own = std::env::current_exe().context("where xtask is")?;
-        let programs = own.parent().context("where the programs are")?;
-        Ok((cluster, Some(DockerEngine::start_with_images(programs)?)))
-    });
-
-    match parts {
-        Ok((cluster, engine)) => {
-            command.env(KUBECONFIG, cluster.kubeconfig());
-            if name == Some(CLUSTER_TESTS) && std::env::var_os(TEST_THREADS).is_none() {
-                // They mostly wait for pods.
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                command.env(TEST_THREADS, (2 * cores).to_string());
+        match Self::try_start(needs, programs) {
+            Ok(parts) => Ok(parts),
+            Err(error) if std::env::var_os(REQUIRED).is_some_and(|value| value == "1") => {
+                Err(error.context("the tests that need a cluster have none"))
             }
-            if let Some(engine) = &engine {
-                command.env(docker_engine::VARIABLE, engine.address());
+            Err(error) => {
+                eprintln!("SKIPPED: the tests that need a cluster have none: {error:#}");
+                Ok(Self { is_missing: true, ..Self::default() })
             }
-            let status = command.status();
-            drop((engine, cluster));
-            let status = status.context("starting a test program")?;
-            ensure!(status.success(), "{program}: {status}");
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) if std::env::var_os(CLUSTER_REQUIRED).is_some() => {
-            Err(error.context("the tests that need a cluster have none"))
-        }
-        Err(error) => {
-            eprintln!("SKIPPED: the tests that need a cluster have none: {error:#}");
-            Ok(ExitCode::SUCCESS)
         }
     }
-}
 
-/// The name of a test program's target. Cargo names its file by that, a dash and a digest.
-fn target_name(program: &Path) -> Option<&str> {
-    let stem = program.file_stem().and_then(OsStr::to_str)?;
-    stem.rsplit_once('-').map(|(name, _)| name)
+    fn try_start(needs: &TestNeeds, programs: &Path) -> anyhow::Result<Self> {
+        let cluster = Some(Cluster::connect_or_start()?);
+        let engine = match needs.has_engine {
+            true => Some(DockerEngine::start_with_images(programs)?),
+            false => None,
+        };
+        Ok(Self { engine, cluster, is_missing: false })
+    }
+
+    /// True if the tests that need these parts must be left out.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+
+    /// The variables by which tests find the parts.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        let cluster = self.cluster.as_ref().map(|cluster| (KUBECONFIG, cluster.kubeconfig()));
+        let engine = self.engine.as_ref().map(|engine| (docker_engine::VARIABLE, engine.address()));
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        cluster.into_iter().chain(engine).map(own).collect()
+    }
 }
 
 /// A running cluster. Stopped at drop if it was started here.
@@ -130,6 +93,3 @@ impl Cluster {
         &self.kubeconfig
     }
 }
-
-#[cfg(test)]
-mod tests;

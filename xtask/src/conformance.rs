@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 
-use crate::real_parts::RealParts;
+use crate::real_parts::{BROKER, RealParts};
 use crate::workspace;
 use bus_watch::{BusWatch, Delivery};
 use differences::Differences;
@@ -255,7 +255,7 @@ struct SuiteRun {
 }
 
 fn run_all(suite: &Path, parts: &FleetParts<'_>) -> anyhow::Result<SuiteRun> {
-    let broker = RealParts::start(parts.programs)?;
+    let broker = RealParts::start(parts.programs, [BROKER])?;
     let bus = BusWatch::start(&broker.amqp()?)?;
     let direct = DirectServer::start(parts, &[])?;
     let initialize = DirectServer::start(parts, &["initialize"])?;

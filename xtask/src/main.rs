@@ -2,15 +2,17 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of the terminal")]
 
+mod accept;
 mod bench;
 mod chaos;
 mod ci;
+mod clean;
 mod cluster;
 mod conformance;
 mod kept_process;
 mod real_parts;
+mod size;
 mod soak;
-mod test_lanes;
 mod test_run;
 mod tidy;
 mod workspace;
@@ -33,9 +35,12 @@ fn main() -> ExitCode {
         }
         ["tidy"] => tidy::run_checks(),
         ["tidy", "--figures"] => tidy::print_figures(),
+        ["accept", name, rest @ ..] => accept::run(name, rest),
+        ["size"] => size::compare_sizes(size::SizedBuild::Dist),
+        ["size", "--dev"] => size::compare_sizes(size::SizedBuild::Dev),
+        ["clean"] => clean::clean(clean::CacheAction::Show),
+        ["clean", "--remove"] => clean::clean(clean::CacheAction::Remove),
         ["ci"] => ci::run_all_parts(),
-        // Not for people: how cargo starts a test program.
-        ["run-program", program, rest @ ..] => cluster::run_program(program, rest),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

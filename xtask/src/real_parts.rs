@@ -1,71 +1,79 @@
-//! The real parts of a test run: installs and fetches them, and keeps the broker that all tests
-//! share running for as long as the value lives.
+//! The real parts of a test run: installs and fetches them, and keeps the servers that tests share
+//! running for as long as the value lives.
 
 use std::io::BufRead as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
 use crate::kept_process::KeptProcess;
+use crate::test_run::TestNeeds;
 use crate::workspace;
 
-/// Installs and fetches what tests and benchmarks use and this machine lacks.
-pub(crate) fn prepare() -> anyhow::Result<()> {
-    workspace::run_command(&mut workspace::script_command("dev/setup"))?;
-    let fetch = [
-        "a2a-sdk",
-        "everything",
-        "google-apis",
-        "grafana-schema",
-        "helm",
-        "litellm",
-        "minilm",
-        "model-sdks",
-        "node-servers",
-        "oidc",
-        "openapi-client",
-        "openrouter-sdk",
-        "otelcol",
-        "pika",
-        "prometheus",
-        "python-servers",
-        "s3",
-        "time",
-        "wordllama",
-    ];
+/// Set if the environment names a broker; tests then use that one.
+const AMQP: &str = "TOOLBUS_TEST_AMQP";
+/// The service that [`AMQP`] stands for.
+pub(crate) const BROKER: &str = "rabbitmq";
 
-    fetch_parts(&fetch)
+/// Environment variables, by which tests find parts.
+pub(crate) type Variables = Vec<(String, String)>;
+
+/// Installs the packages that tests use and this machine lacks.
+pub(crate) fn set_up() -> anyhow::Result<()> {
+    workspace::run_command(&mut workspace::script_command("dev/setup"))
 }
 
-/// Fetches parts that this machine lacks.
-pub(crate) fn fetch_parts(parts: &[&str]) -> anyhow::Result<()> {
-    // The output, where the parts are, is not needed here: the tests look for themselves.
-    workspace::run_command(
-        workspace::script_command("dev/parts/fetch").args(parts).stdout(Stdio::null()),
-    )
+/// Fetches parts that this machine lacks. Returns the variables by which tests find them.
+pub(crate) fn fetch<'a>(parts: impl IntoIterator<Item = &'a String>) -> anyhow::Result<Variables> {
+    let parts: Vec<&String> = parts.into_iter().collect();
+    if parts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let fetched =
+        workspace::read_visibly(workspace::script_command("dev/parts/fetch").args(&parts))?;
+    fetched.lines().map(part_variable).collect()
 }
 
-/// The running broker, or nothing where the environment names one already.
+/// Installs and fetches what the tests of every package use, and benchmarks with them.
+pub(crate) fn prepare_all() -> anyhow::Result<Variables> {
+    set_up()?;
+    fetch(&TestNeeds::read_all()?.parts)
+}
+
+/// Turns `NAME=FOLDER` into the variable by which tests find the part.
+fn part_variable(line: &str) -> anyhow::Result<(String, String)> {
+    let (name, folder) = line.split_once('=').context("output of dev/parts/fetch")?;
+    let name = name.to_ascii_uppercase().replace('-', "_");
+    Ok((format!("TOOLBUS_TEST_PART_{name}"), folder.to_owned()))
+}
+
+/// The running servers, without those that the environment names already.
 pub(crate) struct RealParts {
-    keeper: Option<KeptProcess>,
-    environment: Vec<(String, String)>,
+    _keeper: Option<KeptProcess>,
+    environment: Variables,
 }
 
 impl RealParts {
-    /// Starts the broker by the program `real-parts` in `folder`, which must have been built.
-    pub(crate) fn start(folder: &Path) -> anyhow::Result<Self> {
+    /// Starts these services by the program `real-parts` in `folder`, which must have been built.
+    pub(crate) fn start<'a>(
+        folder: &Path,
+        services: impl IntoIterator<Item = &'a str>,
+    ) -> anyhow::Result<Self> {
         let required = ("TOOLBUS_REQUIRE_REAL".to_owned(), "1".to_owned());
-        let mut parts = Self { keeper: None, environment: vec![required] };
-        if std::env::var_os("TOOLBUS_TEST_AMQP").is_some() {
+        let mut parts = Self { _keeper: None, environment: vec![required] };
+        let has_broker = std::env::var_os(AMQP).is_some();
+        let services = services.into_iter().filter(|name| !(has_broker && *name == BROKER));
+        let services: Vec<&str> = services.collect();
+        if services.is_empty() {
             return Ok(parts);
         }
 
-        let (keeper, stdout) = KeptProcess::spawn(&mut Command::new(folder.join("real-parts")))?;
-        parts.keeper = Some(keeper);
+        let mut command = Command::new(folder.join("real-parts"));
+        let (keeper, stdout) = KeptProcess::spawn(command.args(services))?;
+        parts._keeper = Some(keeper);
 
         let mut ready = false;
-
         for line in stdout.lines() {
             let line = line.context("output of real-parts")?;
             if line == "ready" {
@@ -76,22 +84,21 @@ impl RealParts {
             parts.environment.push((name.to_owned(), value.to_owned()));
         }
 
-        ensure!(ready, "the broker for the tests did not start");
+        ensure!(ready, "the servers for the tests did not start");
         Ok(parts)
     }
 
     /// The URL of the broker.
     pub(crate) fn amqp(&self) -> anyhow::Result<String> {
-        const NAME: &str = "TOOLBUS_TEST_AMQP";
-        let own = self.environment.iter().find(|(name, _)| name == NAME);
+        let own = self.environment.iter().find(|(name, _)| name == AMQP);
         match own {
             Some((_, amqp)) => Ok(amqp.clone()),
-            None => std::env::var(NAME).context(NAME),
+            None => std::env::var(AMQP).context(AMQP),
         }
     }
 
-    /// Sets the variables by which a command finds the parts, and which forbid to skip tests.
-    pub(crate) fn pass_environment_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)))
+    /// The variables by which a command finds the servers, and which forbid to skip tests.
+    pub(crate) fn environment(&self) -> &[(String, String)] {
+        &self.environment
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::bench;
 use crate::cluster::{Cluster, KUBECONFIG};
-use crate::real_parts::{self, RealParts};
+use crate::real_parts::{self, BROKER, RealParts};
 use crate::workspace;
 
 const BENCH_NAME: &str = "soak";
@@ -18,11 +18,11 @@ const PACKAGES: [&str; 7] =
 /// Runs it with these arguments, of which `--keep` is for the table.
 pub(crate) fn soak_scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let (table, arguments) = bench::split_arguments(arguments);
-    real_parts::prepare()?;
+    let folders = real_parts::prepare_all()?;
     let mut build = workspace::cargo_command(&["build", "--bins", "--bench", BENCH_NAME]);
     workspace::run_command(build.args(PACKAGES))?;
     let target = workspace::target_folder()?;
-    let parts = RealParts::start(&target.join("debug"))?;
+    let parts = RealParts::start(&target.join("debug"), [BROKER])?;
     let is_local = arguments.windows(2).any(|pair| pair == ["--runner", "local"]);
     let cluster = if is_local { None } else { Some(Cluster::connect_or_start()?) };
     let mut command =
@@ -33,8 +33,8 @@ pub(crate) fn soak_scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {
         command.env(KUBECONFIG, cluster.kubeconfig());
     }
 
-    let command = parts.pass_environment_to(&mut command);
-    let outcome = bench::run_and_publish(command, BENCH_NAME, table);
+    command.envs(folders).envs(parts.environment().iter().cloned());
+    let outcome = bench::run_and_publish(&mut command, BENCH_NAME, table);
     drop((cluster, parts));
     outcome
 }

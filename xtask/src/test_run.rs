@@ -1,41 +1,42 @@
-//! `cargo xtask test`: every test, on real parts.
+//! `cargo xtask test`: runs the tests on real parts.
 //!
-//! All tests run in two lanes at a time, since most of them wait most of the time. Each lane is a
-//! cargo that goes through all test programs; whichever comes to a program first runs it
-//! ([`LaneClaims`]). Of some packages alone there is one lane, and the output of cargo passes
-//! through unchanged. After it come what failed, once more, and one line with the sum over all test
-//! programs. A run in which nothing was tested has failed.
+//! cargo-nextest runs each test in a process of its own, so the parts that tests share are started
+//! here, once per run: a broker, a database server, a cluster and a container engine. What may run
+//! side by side is stated in `.config/nextest.toml`. nextest runs no doctests, so cargo runs those
+//! first.
 
-use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+mod needs;
+mod nextest;
+mod options;
+mod tally;
+
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
+use serde_json::Value;
 
-use crate::cluster;
+use crate::cluster::ClusterParts;
 use crate::real_parts::{self, RealParts};
-use crate::test_lanes::{LaneClaims, LaneOutput};
 use crate::workspace;
+pub(crate) use needs::TestNeeds;
+use nextest::Nextest;
+pub(crate) use options::TestOptions;
+use tally::DoctestReader;
+pub(crate) use tally::TestCounts;
 
-#[cfg(test)]
-mod tests;
+/// The program that starts the servers which tests share, and its package.
+const PARTS_PROGRAM: (&str, &str) = ("toolbus-testkit", "real-parts");
 
-/// How many tests passed and failed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct TestCounts {
-    passed: u64,
-    failed: u64,
-}
+/// Tells tests what their packages declare.
+const DECLARED: &str = "TOOLBUS_TEST_DECLARED";
 
-/// How many lines of standard error before a program's failure are told again at the end.
-const LAST_LINES: usize = 20;
-
-/// How a run of tests ended.
+/// The end of a test run.
 pub(crate) struct TestOutcome {
     pub(crate) counts: TestCounts,
     pub(crate) success: bool,
-    /// The tests that failed, and what was said last before a program ended with a failure.
+    /// Names of the doctests that failed; nextest prints its own.
     pub(crate) failures: Vec<String>,
 }
 
@@ -44,183 +45,130 @@ impl TestOutcome {
     pub(crate) fn not_run() -> Self {
         Self { counts: TestCounts::default(), success: false, failures: Vec::new() }
     }
+
+    /// Prints the failures that nextest has not printed, and the sum of all tests.
+    pub(crate) fn print(&self) {
+        for line in &self.failures {
+            println!("{line}");
+        }
+        println!("{}", self.counts);
+    }
 }
 
-/// Runs the tests and prints their sum.
+/// Runs the tests that the arguments select and prints their sum.
 pub(crate) fn run_and_print_sum(arguments: &[&str]) -> anyhow::Result<ExitCode> {
-    let outcome = run_tests(arguments)?;
-    for line in &outcome.failures {
-        println!("{line}");
-    }
-    println!("{}", outcome.counts);
+    let options = TestOptions::parse(arguments)?;
+    let outcome = run_tests(&options)?;
+    outcome.print();
     Ok(if outcome.success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the tests.
-pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
-    real_parts::prepare()?;
-    // One build for the programs and the tests, so that both get the same features and nothing is
-    // built twice. Tests start the programs.
-    workspace::run_command(&mut workspace::cargo_command(&[
-        "build",
-        "--workspace",
-        "--bins",
-        "--tests",
-        "--locked",
-    ]))?;
+/// Builds the tests and the programs that they start, starts the parts that they share, and runs
+/// them.
+pub(crate) fn run_tests(options: &TestOptions) -> anyhow::Result<TestOutcome> {
+    let needs = TestNeeds::read(options)?;
+    real_parts::set_up()?;
+    let folders = real_parts::fetch(&needs.parts)?;
+    build(options, &needs)?;
+
     let programs = workspace::target_folder()?.join("debug");
-    let parts = RealParts::start(&programs)?;
+    let parts = RealParts::start(&programs, needs.services.iter().map(String::as_str))?;
+    let cluster = ClusterParts::start(&needs, &programs)?;
+    let mut environment = folders;
+    environment.push((DECLARED.to_owned(), needs.declared.clone()));
+    environment.extend(parts.environment().iter().cloned());
+    environment.extend(cluster.environment());
 
-    let is_partial = !arguments.is_empty();
-    let claims = if is_partial { None } else { Some(LaneClaims::new()?) };
-    let run = |lane: Option<usize>| {
-        let mut command = test_command(arguments, &programs)?;
-        if let (Some(claims), Some(lane)) = (&claims, lane) {
-            claims.pass_to(&mut command);
-            if lane > 1 {
-                // Examples in comments are no programs that could be claimed.
-                command.args(["--lib", "--bins", "--tests"]);
-            }
-        }
-        run_lane(parts.pass_environment_to(&mut command), lane)
+    let doctests = if options.has_doctests() {
+        run_doctests(options, &environment)?
+    } else {
+        TestOutcome { success: true, ..TestOutcome::not_run() }
     };
-    if is_partial {
-        return run(None);
-    }
+    let mut outcome = Nextest::new(options, cluster.is_missing()).run(&environment)?;
+    drop((cluster, parts));
 
-    let [first, second] = std::thread::scope(|scope| {
-        let lanes = [1, 2].map(|lane| scope.spawn(move || run(Some(lane))));
-        lanes.map(|lane| lane.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a lane panicked"))))
-    });
-    let (mut first, second) = (first?, second?);
-    first.counts = first.counts.plus(second.counts);
-    first.success &= second.success || second.counts.is_empty();
-    first.failures.extend(second.failures);
-    Ok(first)
+    outcome.success &= doctests.success;
+    outcome.counts = outcome.counts.plus(doctests.counts);
+    outcome.failures.extend(doctests.failures);
+    Ok(outcome)
 }
 
-/// The cargo that runs what the arguments choose, by default all packages, with the programs of a
-/// folder. Arguments may end with some for the test programs, so ours stand before.
-fn test_command(arguments: &[&str], programs: &Path) -> anyhow::Result<Command> {
-    let mut command = workspace::cargo_command(&[]);
-    cluster::set_test_runner(&mut command, programs)?;
-    command.args(["test", "--locked", "--no-fail-fast"]);
-    if !arguments.iter().any(|argument| argument.starts_with("-p") || *argument == "--package") {
-        command.arg("--workspace");
+/// Runs tests that need no parts, as nextest builds them.
+pub(crate) fn run_without_parts(options: &TestOptions) -> anyhow::Result<TestOutcome> {
+    let required = [("TOOLBUS_REQUIRE_REAL".to_owned(), "1".to_owned())];
+    Nextest::new(options, false).run(&required)
+}
+
+/// Builds what the run needs. Of the whole workspace, programs and tests are built together, so
+/// that both get the same features and nothing is built twice. Of some packages, nextest builds the
+/// tests, and only the programs that these start are built here.
+fn build(options: &TestOptions, needs: &TestNeeds) -> anyhow::Result<()> {
+    let mut command = workspace::cargo_command(&["build", "--locked"]);
+    if options.packages.is_empty() {
+        command.args(["--workspace", "--bins", "--tests"]);
+        return workspace::run_command(&mut command);
     }
-    command.args(arguments);
+
+    let own = (!needs.services.is_empty()).then_some(PARTS_PROGRAM);
+    let declared = needs.programs.iter().map(|(package, program)| (&**package, &**program));
+    let programs: Vec<(&str, &str)> = declared.chain(own).collect();
+    if programs.is_empty() {
+        return Ok(());
+    }
+    for (package, program) in programs {
+        command.args(["--package", package, "--bin", program]);
+    }
+    workspace::run_command(&mut command)
+}
+
+/// Runs the examples in doc comments.
+fn run_doctests(
+    options: &TestOptions,
+    environment: &[(String, String)],
+) -> anyhow::Result<TestOutcome> {
+    let mut command = workspace::cargo_command(&["test", "--doc", "--locked", "--no-fail-fast"]);
+    options.select_packages(&mut command);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    // Cargo names each package on standard error; that is noise unless one fails to compile.
+    let mut child = command.stdout(Stdio::piped()).spawn().context("starting cargo test --doc")?;
+    let stdout = child.stdout.take().context("cargo test has no output")?;
+    let mut reader = DoctestReader::default();
+
+    for line in BufReader::new(stdout).lines() {
+        let line = line.context("output of cargo test")?;
+        if reader.add(&line) {
+            println!("{line}");
+        }
+    }
+
+    let success = child.wait().context("cargo test")?.success() && reader.counts.failed == 0;
+    Ok(TestOutcome { success, ..reader.into_outcome() })
+}
+
+/// Lists the test programs of the workspace by the names that nextest gives them.
+pub(crate) fn list_suites() -> anyhow::Result<Vec<String>> {
+    let mut command = nextest_command()?;
+    command.args(["list", "--workspace", "--locked", "--list-type", "binaries-only"]);
+    let printed = workspace::read_visibly(command.args(["--message-format", "json"]))?;
+    let listed: Value = serde_json::from_str(&printed).context("nextest list")?;
+    let suites = listed["rust-binaries"].as_object().context("nextest lists no programs")?;
+    Ok(suites.keys().cloned().collect())
+}
+
+/// Returns the folder of a part that `dev/parts/fetch` brings.
+pub(crate) fn fetched_folder(part: &str) -> anyhow::Result<String> {
+    let fetched = workspace::read_output(workspace::script_command("dev/parts/fetch").arg(part))?;
+    let folder = fetched.trim().strip_prefix(&format!("{part}="));
+    Ok(folder.context("output of dev/parts/fetch")?.to_owned())
+}
+
+/// Returns a command for nextest, by the version that the project pins.
+fn nextest_command() -> anyhow::Result<Command> {
+    let program = Path::new(&fetched_folder("cargo-nextest")?).join("cargo-nextest");
+    let mut command = workspace::without_package_variables(Command::new(program));
+    command.current_dir(workspace::root()).arg("nextest");
     Ok(command)
 }
 
-/// Runs one cargo to its end, and counts its tests.
-fn run_lane(command: &mut Command, lane: Option<usize>) -> anyhow::Result<TestOutcome> {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().context("starting cargo test")?;
-    let mut stdout = child.stdout.take().context("cargo test has no output")?;
-    let stderr = child.stderr.take().context("cargo test has no standard error")?;
-    let errors = LaneOutput::new(lane, std::io::stderr());
-    let stderr = std::thread::spawn(move || pass_lines_on(stderr, errors));
-    let mut output = LaneOutput::new(lane, std::io::stdout());
-    let mut counter = SummaryReader::default();
-    let mut chunk = [0; 8192];
-
-    loop {
-        let length = stdout.read(&mut chunk).context("output of cargo test")?;
-        if length == 0 {
-            break;
-        }
-        output.write_all(&chunk[..length])?;
-        output.flush()?;
-        counter.feed(&chunk[..length]);
-    }
-
-    let status = child.wait().context("cargo test")?;
-    let SummaryReader { counts, mut failures, .. } = counter;
-    // A thread that panicked has nothing to tell.
-    failures.extend(stderr.join().unwrap_or_default());
-    let success = status.success() && counts.failed == 0 && !counts.is_empty();
-    Ok(TestOutcome { counts, success, failures })
-}
-
-/// Passes the standard error of cargo on, until it is closed. Returns the last lines before each
-/// program that failed: one that could not begin has said there why, and nowhere else.
-fn pass_lines_on(stderr: impl Read, mut to: impl std::io::Write) -> Vec<String> {
-    let mut last = VecDeque::with_capacity(LAST_LINES);
-    let mut failures = Vec::new();
-    let mut lines = BufReader::new(stderr);
-    let mut line = Vec::new();
-
-    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        // Where nobody listens there is nobody to tell either.
-        let _ = to.write_all(&line);
-        if last.len() == LAST_LINES {
-            last.pop_front();
-        }
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        let failed = text.starts_with("error: test failed");
-        last.push_back(text);
-        if failed {
-            failures.extend(last.drain(..));
-        }
-        line.clear();
-    }
-
-    failures
-}
-
-/// Adds up the summary lines of test programs in the output of cargo.
-#[derive(Debug, Default)]
-struct SummaryReader {
-    line: Vec<u8>,
-    counts: TestCounts,
-    failures: Vec<String>,
-}
-
-impl SummaryReader {
-    fn feed(&mut self, chunk: &[u8]) {
-        for &byte in chunk {
-            if byte == b'\n' {
-                let line = String::from_utf8_lossy(&self.line);
-                self.counts.add_line(&line);
-                if line.starts_with("test ") && line.ends_with("FAILED") {
-                    self.failures.push(line.into_owned());
-                }
-                self.line.clear();
-            } else {
-                self.line.push(byte);
-            }
-        }
-    }
-}
-
-impl TestCounts {
-    fn plus(self, other: Self) -> Self {
-        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
-    }
-
-    fn is_empty(self) -> bool {
-        self.passed == 0 && self.failed == 0
-    }
-
-    /// A line like `test result: ok. 3 passed; 0 failed; 0 ignored; …`; any other counts nothing.
-    fn add_line(&mut self, line: &str) {
-        let Some((_, numbers)) =
-            line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
-        else {
-            return;
-        };
-        for part in numbers.split("; ") {
-            match part.split_once(' ') {
-                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
-                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
-                _ => {}
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for TestCounts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The workspace as the other tasks see it: its folder, its packages, cargo and the scripts in it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
@@ -11,14 +11,17 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }
 
-/// A command of the cargo that runs this task, in the workspace's folder.
-///
-/// The variables of the package that started it are removed: some build scripts watch them, and
-/// would rebuild whenever cargo is run by hand after a task, and the other way round.
+/// Returns a command of the cargo that runs this task, in the workspace's folder.
 pub(crate) fn cargo_command(arguments: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = without_package_variables(Command::new(cargo));
     command.current_dir(root()).args(arguments);
+    command
+}
+
+/// Removes the variables of the package that started this task: some build scripts watch them, and
+/// would rebuild whenever cargo is run by hand after a task, and the other way round.
+pub(crate) fn without_package_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()
@@ -58,6 +61,17 @@ pub(crate) fn run_command(command: &mut Command) -> anyhow::Result<()> {
         command.status().with_context(|| format!("starting {}", describe_command(command)))?;
     ensure!(status.success(), "{}: {status}", describe_command(command));
     Ok(())
+}
+
+/// Runs a command and returns its standard output; its standard error goes to the terminal.
+pub(crate) fn read_visibly(command: &mut Command) -> anyhow::Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting {}", describe_command(command)))?;
+    ensure!(output.status.success(), "{}: {}", describe_command(command), output.status);
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("output of {}", describe_command(command)))
 }
 
 /// Runs a command and returns what it printed.

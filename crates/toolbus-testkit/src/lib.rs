@@ -42,6 +42,7 @@ pub mod state;
 pub mod tools;
 pub mod trace;
 
+mod declared;
 mod parts;
 mod ports;
 mod wait;

@@ -1,18 +1,36 @@
 //! Where the parts that others wrote have been put by `dev/parts/fetch`.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
+use crate::declared;
+
 /// The exit code of `dev/parts/fetch --offline` for a part that has not been fetched.
 const NOT_FETCHED: i32 = 3;
 
-/// The part's folder, or `None` where it has not been fetched and skipping is allowed.
+/// Returns the part's folder, or `None` if it has not been fetched and skipping is allowed.
+///
+/// `cargo xtask test` names the folders of declared parts in the environment. Otherwise the script
+/// is asked, which takes a tenth of a second.
 ///
 /// # Panics
-/// When the script fails, or the part is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+/// If the script fails, if the part is missing and `TOOLBUS_REQUIRE_REAL` is `1`, or if the package
+/// does not declare it.
 pub(crate) fn folder(part: &str) -> Option<PathBuf> {
+    declared::check("parts", part);
+    folder_beside_cluster(part)
+}
+
+/// Like [`folder`], for parts that come with the cluster or the container engine: packages do not
+/// declare them.
+pub(crate) fn folder_beside_cluster(part: &str) -> Option<PathBuf> {
+    let variable = format!("TOOLBUS_TEST_PART_{}", part.to_ascii_uppercase().replace('-', "_"));
+    if let Some(folder) = env::var_os(variable) {
+        return Some(folder.into());
+    }
     match find_folder(part) {
         Ok(Ok(folder)) => Some(folder),
         Ok(Err(reason)) => {

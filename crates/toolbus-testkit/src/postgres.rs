@@ -23,6 +23,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// A port may be taken between the choice and its use.
 const ATTEMPTS: usize = 3;
 const USER: &str = "toolbus";
+/// Names the port of the server that all tests of a run share.
+const SHARED: &str = "TOOLBUS_TEST_POSTGRES";
 /// PostgreSQL does not run as root, so root's servers run as nobody.
 const NOBODY: u32 = 65_534;
 
@@ -31,19 +33,31 @@ pub struct Server {
     process: Option<Process>,
     programs: PathBuf,
     port: u16,
+    settings: &'static [&'static str],
     folder: TempDir,
 }
 
-/// The URL of an empty database for one test, on a server that is started once for this test
-/// process. `None` where PostgreSQL is not installed and may be missing.
+/// Returns the URL of an empty database for one test, on the server at the port that
+/// `TOOLBUS_TEST_POSTGRES` names, else on a server that is started once for this test process.
+/// `None` if PostgreSQL is not installed and may be missing.
 ///
 /// # Panics
-/// When the server cannot be started, or is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+/// If the server cannot be started, if it is missing and `TOOLBUS_REQUIRE_REAL` is `1`, or if the
+/// package does not declare it.
 pub async fn database() -> Option<String> {
     // As for the broker: a server takes a second to start, and tests share nothing else.
     static SERVER: OnceCell<Option<Server>> = OnceCell::const_new();
-    let server = SERVER.get_or_init(server).await.as_ref()?;
-    Some(server.database().unwrap_or_else(|error| panic!("no database: {error:?}")))
+    crate::declared::check("services", "postgresql");
+    let created = match env::var(SHARED) {
+        Ok(port) => shared_database(&port),
+        Err(_) => SERVER.get_or_init(server).await.as_ref()?.database(),
+    };
+    Some(created.unwrap_or_else(|error| panic!("no database: {error:?}")))
+}
+
+fn shared_database(port: &str) -> anyhow::Result<String> {
+    let port = port.parse().with_context(|| format!("{SHARED}={port}"))?;
+    create_database(&find_programs().context("PostgreSQL is not installed")?, port)
 }
 
 /// A server of the test's own. `None` as for [`database`].
@@ -59,7 +73,19 @@ pub async fn server() -> Option<Server> {
 }
 
 impl Server {
+    /// Starts a server for a whole test run. What it commits does not survive a loss of power.
+    ///
+    /// # Errors
+    /// When PostgreSQL is not installed, or does not start.
+    pub async fn start_shared() -> anyhow::Result<Self> {
+        Self::start_with(&["fsync=off", "max_connections=1000"]).await
+    }
+
     async fn start() -> anyhow::Result<Self> {
+        Self::start_with(&["max_connections=100"]).await
+    }
+
+    async fn start_with(settings: &'static [&'static str]) -> anyhow::Result<Self> {
         let programs = find_programs().context("PostgreSQL is not installed")?;
         let folder = tempfile::Builder::new().prefix("toolbus-test-").tempdir()?;
         if is_root() {
@@ -71,7 +97,7 @@ impl Server {
         let made = initdb.arg("--pgdata").arg(&data).output().context("initdb")?;
         ensure!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
 
-        let mut server = Self { process: None, programs, port: 0, folder };
+        let mut server = Self { process: None, programs, port: 0, settings, folder };
         for attempt in 1.. {
             [server.port] = crate::ports::free()?;
             match server.run().await {
@@ -83,19 +109,17 @@ impl Server {
         Ok(server)
     }
 
-    /// An empty database of its own.
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Creates an empty database.
     ///
     /// # Errors
     /// When the server does not run.
     pub fn database(&self) -> anyhow::Result<String> {
-        let name = format!("test_{}", uuid::Uuid::new_v4().simple());
-        let port = self.port.to_string();
-        let made = command(&self.programs, "createdb")
-            .args(["--host", "127.0.0.1", "--port", &port, "--username", USER, &name])
-            .output()
-            .context("createdb")?;
-        ensure!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
-        Ok(format!("postgres://{USER}@127.0.0.1:{port}/{name}"))
+        create_database(&self.programs, self.port)
     }
 
     /// Starts it again, where it was before.
@@ -106,8 +130,8 @@ impl Server {
         let mut postgres = command(&self.programs, "postgres");
         postgres.arg("-D").arg(self.folder.path().join("data"));
         postgres.arg("-k").arg(self.folder.path()).arg("-p").arg(self.port.to_string());
-        for setting in ["listen_addresses=127.0.0.1", "max_connections=100", "shared_buffers=16MB"]
-        {
+        let fixed = ["listen_addresses=127.0.0.1", "shared_buffers=16MB"];
+        for setting in fixed.iter().chain(self.settings) {
             postgres.args(["-c", setting]);
         }
         let folder = self.folder.path();
@@ -148,6 +172,16 @@ impl Server {
         ready.args(["--quiet", "--host", "127.0.0.1", "--port", &port, "--username", USER]);
         Ok(ready.status().context("pg_isready")?.success())
     }
+}
+
+fn create_database(programs: &Path, port: u16) -> anyhow::Result<String> {
+    let name = format!("test_{}", uuid::Uuid::new_v4().simple());
+    let made = command(programs, "createdb")
+        .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--username", USER, &name])
+        .output()
+        .context("createdb")?;
+    ensure!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
+    Ok(format!("postgres://{USER}@127.0.0.1:{port}/{name}"))
 }
 
 /// The folder of PostgreSQL's programs: the newest of Debian's, else the first on `PATH`.

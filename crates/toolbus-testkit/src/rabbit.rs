@@ -65,6 +65,7 @@ async fn shared() -> Option<Broker> {
     // The one static of this crate: a node takes seconds to start, and tests share nothing else
     // that could hold it. Its guard ends it with the process.
     static NODE: OnceCell<Option<Node>> = OnceCell::const_new();
+    crate::declared::check("services", "rabbitmq");
     if let Ok(amqp) = env::var("TOOLBUS_TEST_AMQP") {
         let api = env::var("TOOLBUS_TEST_AMQP_API").ok();
         let broker = Broker::parse(&amqp, api.as_deref());

@@ -48,7 +48,7 @@ impl Helm {
 /// # Panics
 /// When they are missing and `TOOLBUS_REQUIRE_REAL` is `1`.
 pub fn keda() -> Option<PathBuf> {
-    crate::parts::folder("keda")
+    crate::parts::folder_beside_cluster("keda")
 }
 
 /// The cluster that the environment names.
@@ -68,7 +68,8 @@ pub fn cluster() -> Option<Cluster> {
         return None;
     };
     // The cluster of dev/kube brings its own kubectl.
-    let kubectl = crate::parts::folder("kube").expect("a cluster needs dev/parts/fetch kube");
+    let kubectl =
+        crate::parts::folder_beside_cluster("kube").expect("a cluster needs dev/parts/fetch kube");
     Some(Cluster { kubeconfig, kubectl: kubectl.join("kube") })
 }
 
@@ -129,7 +130,8 @@ pub fn docker() -> Option<Docker> {
         print_skipped("TOOLBUS_TEST_DOCKER names no engine");
         return None;
     };
-    let compose = crate::parts::folder("compose").expect("an engine needs dev/parts/fetch compose");
+    let compose = crate::parts::folder_beside_cluster("compose")
+        .expect("an engine needs dev/parts/fetch compose");
     let configuration = tempfile::tempdir().expect("a folder");
     let plugins = configuration.path().join("cli-plugins");
     std::fs::create_dir(&plugins).expect("a folder");

@@ -159,7 +159,7 @@ async fn the_shared_broker_ends_with_the_run() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_real-parts"));
-    command.stdin(Stdio::null());
+    command.arg("rabbitmq").stdin(Stdio::null());
     let mut parts = Process::spawn("parts", &mut command, folder.path()).unwrap();
     let status = parts.wait(Duration::from_secs(120)).await.unwrap();
     assert!(status.success(), "{}", parts.stderr());
@@ -176,6 +176,7 @@ async fn nothing_is_left_after_a_kill() {
     }
 
     let mut parts = Command::new(env!("CARGO_BIN_EXE_real-parts"))
+        .arg("rabbitmq")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -213,7 +213,14 @@ impl Service {
 ///
 /// # Errors
 /// When it is missing or older than its sources.
+///
+/// # Panics
+/// If the package of the test does not declare it.
 pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
+    // Cargo builds the examples of a package with its tests.
+    if !name.starts_with("examples/") {
+        crate::declared::check("programs", name);
+    }
     let advice = "cargo build --workspace --bins, or cargo xtask test";
     let program = env::current_exe()?;
     let deps = program.ancestors().find(|folder| folder.ends_with("deps"));

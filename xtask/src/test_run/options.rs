@@ -1,0 +1,67 @@
+//! The arguments of `cargo xtask test`.
+
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+/// A selection of tests, and options for nextest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TestOptions {
+    /// Packages of which the tests run; empty for the whole workspace.
+    pub(crate) packages: Vec<String>,
+    /// Leaves out what needs a cluster, a container engine or a chaos run.
+    pub(crate) is_quick: bool,
+    /// Number of tests to list by duration after the run.
+    pub(crate) slowest: usize,
+    /// Arguments for nextest: filters and options.
+    pub(crate) rest: Vec<String>,
+}
+
+impl TestOptions {
+    /// Reads `[--quick] [--slowest N] [-p PACKAGE]... [ARGUMENTS OF nextest]`.
+    pub(crate) fn parse(arguments: &[&str]) -> anyhow::Result<Self> {
+        let mut options = Self::default();
+        let mut arguments = arguments.iter();
+
+        while let Some(&argument) = arguments.next() {
+            match argument {
+                "--quick" => options.is_quick = true,
+                "--workspace" | "--all" => options.packages.clear(),
+                "--slowest" => {
+                    let number = arguments.next().context("--slowest takes a number")?;
+                    options.slowest = number.parse().context("--slowest takes a number")?;
+                }
+                "-p" | "--package" => {
+                    let name = arguments.next().context("-p takes the name of a package")?;
+                    options.packages.push((*name).to_owned());
+                }
+                "--" => {
+                    options.rest.push(argument.to_owned());
+                    options.rest.extend(arguments.by_ref().map(|one| (*one).to_owned()));
+                }
+                _ => match argument.strip_prefix("--package=").or(argument.strip_prefix("-p")) {
+                    Some(name) => options.packages.push(name.to_owned()),
+                    None => options.rest.push(argument.to_owned()),
+                },
+            }
+        }
+
+        ensure!(options.packages.iter().all(|name| !name.is_empty()), "-p takes a package's name");
+        Ok(options)
+    }
+
+    /// True if doctests are part of the selection: they are not when the arguments filter tests.
+    pub(crate) fn has_doctests(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Adds the selected packages to a command of cargo or nextest.
+    pub(crate) fn select_packages(&self, command: &mut Command) {
+        if self.packages.is_empty() {
+            command.arg("--workspace");
+        }
+        for package in &self.packages {
+            command.args(["--package", package]);
+        }
+    }
+}
