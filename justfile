@@ -8,7 +8,7 @@ default:
 demo:
     dev/demo
 
-# Runs all tests on real parts; ARGUMENTS go to `cargo test`.
+# Runs all tests on real parts, or those that ARGUMENTS select: `just test --quick`.
 test *ARGUMENTS:
     cargo xtask test {{ARGUMENTS}}
 

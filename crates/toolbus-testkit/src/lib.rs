@@ -63,10 +63,18 @@ fn skip(reason: &str) {
     let _ = writeln!(io::stderr(), "skipped: {reason}");
 }
 
-/// An HTTP client for loopback: no proxy, no TLS in use, ten seconds for each request.
-fn http_client() -> anyhow::Result<reqwest::Client> {
-    // The client wants to know the machine's cryptography even where it will not need it. Being
-    // second is no error: any provider will do.
+/// Returns a builder of HTTP clients for loopback: no proxy, and the machine's cryptography.
+///
+/// A client wants a provider of cryptography even if it will not need it, and each test has a
+/// process of its own.
+#[must_use]
+pub fn http_client_builder() -> reqwest::ClientBuilder {
+    // Being second is no error: any provider will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Ok(reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?)
+    reqwest::Client::builder().no_proxy()
+}
+
+/// Returns an HTTP client for loopback, with ten seconds for each request.
+fn http_client() -> anyhow::Result<reqwest::Client> {
+    Ok(http_client_builder().timeout(Duration::from_secs(10)).build()?)
 }

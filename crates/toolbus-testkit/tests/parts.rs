@@ -386,5 +386,5 @@ async fn eventually_gives_up_a_look_that_hangs() {
 
 fn http_client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap()
+    toolbus_testkit::http_client_builder().timeout(LIMIT).build().unwrap()
 }

@@ -27,7 +27,7 @@ impl Direct {
     pub(crate) async fn connect(url: &str) -> anyhow::Result<Self> {
         // reqwest panics without a process-wide provider. Another's stays if there is one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build()?;
+        let http = toolbus_testkit::http_client_builder().build()?;
         let config = StreamableHttpClientTransportConfig::with_uri(url);
         let transport = StreamableHttpClientTransport::with_client(http, config);
         let client = ClientConfig::new(

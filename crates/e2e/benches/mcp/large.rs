@@ -120,7 +120,7 @@ impl Face {
         let serve = ["--bus", broker, "serve", "--mcp", "127.0.0.1:0"];
         let mut service = Launch::new("agent-host").args(serve).start()?;
         service.ready(READY_TIMEOUT).await?;
-        let http = reqwest::Client::builder().no_proxy().build()?;
+        let http = toolbus_testkit::http_client_builder().build()?;
         let mut face = Self { service, http, url: String::new(), session: String::new() };
         toolbus_testkit::eventually(READY_TIMEOUT, async || {
             let (_, status) = face.service.look("/status").await?;

@@ -46,7 +46,7 @@ pub(super) async fn measure(report: &mut Report, model: &Arc<dyn Embed>) -> anyh
     let url = format!("http://{}/v1/retrieve_tools", served.server.address());
     // reqwest panics without a process-wide provider. Another's stays if there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(1).build()?;
+    let client = toolbus_testkit::http_client_builder().pool_max_idle_per_host(1).build()?;
 
     let (mut over_http, mut bare) = (Rounds::new(), Rounds::new());
     for round in 0..=ROUNDS {

@@ -220,7 +220,7 @@ async fn a_program_has_turns_over_http() {
     let status: Value = serde_json::from_str(&status).unwrap();
     let url = format!("http://{}/v1/turns", status["details"]["http"].as_str().unwrap());
 
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = toolbus_testkit::http_client_builder().build().unwrap();
     let said = json!({"text": "What is it?", "session": "sums"});
     let refused = client.post(&url).json(&said).send().await.unwrap();
     assert_eq!(refused.status(), 401);

@@ -109,7 +109,7 @@ impl ApiClient {
         let (_, status) = service.look("/status").await.unwrap();
         let status: Value = serde_json::from_str(&status).unwrap();
         let base = format!("http://{}/v1", status["details"]["http"].as_str().unwrap());
-        Self { client: reqwest::Client::builder().no_proxy().build().unwrap(), base }
+        Self { client: toolbus_testkit::http_client_builder().build().unwrap(), base }
     }
 
     async fn post(&self, path: &str, key: &str, body: Value) -> (u16, Value) {

@@ -112,7 +112,7 @@ async fn a_person_logs_in_by_a_browser_and_out() {
     });
     // A browser, which is sent back.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let browser = reqwest::Client::builder().no_proxy().build().unwrap();
+    let browser = toolbus_testkit::http_client_builder().build().unwrap();
     let shown = browser.get(page.await).send().await.unwrap();
     assert!(shown.status().is_success(), "{shown:?}");
     assert!(login.wait(LIMIT).await.unwrap().success(), "{}", login.logs());

@@ -101,7 +101,7 @@ fn api(address: &str, path: &str, text: &str) -> anyhow::Result<Value> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut answer: Value = runtime.block_on(async {
-        let client = reqwest::Client::builder().no_proxy().build()?;
+        let client = toolbus_testkit::http_client_builder().build()?;
         client.get(url).send().await?.json().await
     })?;
     ensure!(answer["status"] == "success", "{answer}");

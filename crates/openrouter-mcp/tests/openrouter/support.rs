@@ -64,7 +64,7 @@ impl Program {
         let status: Value = serde_json::from_str(&status).unwrap();
         let url = format!("http://{}", status["details"]["mcp"].as_str().unwrap());
         toolbus_runtime::tls::install();
-        let http = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+        let http = toolbus_testkit::http_client_builder().timeout(LIMIT).build().unwrap();
         Self { service, client: Client { url, http } }
     }
 

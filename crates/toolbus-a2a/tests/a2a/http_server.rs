@@ -95,7 +95,7 @@ impl Door {
 fn http() -> reqwest::Client {
     // The process-wide provider, which reqwest wants even where there is no TLS.
     let _ = toolbus_mcp::HttpClients::new();
-    reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client")
+    toolbus_testkit::http_client_builder().timeout(PATIENCE).build().expect("a client")
 }
 
 fn message(message_id: &str, text: &str) -> Value {

@@ -71,7 +71,7 @@ async fn begin(server: &Script, auth: &Value, folder: &Path) -> Result<Login, lo
 async fn log_in(server: &Script, auth: &Value, folder: &Path) -> Result<(), login::Error> {
     let login = begin(server, auth, folder).await?;
     let url = login.url().to_owned();
-    let browser = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let browser = toolbus_testkit::http_client_builder().build().expect("a client");
     let (finished, page) =
         tokio::join!(login.finish(PATIENCE, tokio::io::empty()), browser.get(url).send());
     assert!(page.expect("a page").status().is_success());

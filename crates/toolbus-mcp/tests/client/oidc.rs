@@ -46,7 +46,7 @@ async fn tokens(server: &Script) -> usize {
 
 /// A browser: it keeps cookies and goes where it is sent, to the end.
 async fn browse(mut page: String) {
-    let browser = reqwest::Client::builder().no_proxy().redirect(Policy::none());
+    let browser = toolbus_testkit::http_client_builder().redirect(Policy::none());
     let browser = browser.build().expect("a browser");
     let mut cookies = BTreeMap::new();
     for _ in 0..PAGES_MAX {

@@ -149,7 +149,7 @@ impl Script {
 
     /// A request of a test, beside the connections that are tested.
     pub(crate) async fn ask(&self, path: &str, order: Option<Value>) -> Value {
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let client = toolbus_testkit::http_client_builder().build().expect("a client");
         let request = match order {
             Some(order) => client.post(self.url(path)).body(order.to_string()),
             None => client.get(self.url(path)),

@@ -213,11 +213,9 @@ impl OAuthClient {
     ) -> Result<Granted, OAuthError> {
         let limit = limit.min(login.response.expires_in());
         let request = self.client.exchange_device_access_token(&login.response);
-        let polled = request.request_async(
-            self,
-            |pause: Duration| sleep(pause.max(POLL_INTERVAL)),
-            Some(limit),
-        );
+        // The limit is kept here alone: the library reports its own as an expired code.
+        let polled =
+            request.request_async(self, |pause: Duration| sleep(pause.max(POLL_INTERVAL)), None);
         let response = timeout(limit, polled).await.map_err(|_| OAuthError::TimedOut(limit))?;
         let secrets: &[&str] = &[&self.secret, login.response.device_code().secret()];
         granted(&response.map_err(|error| problem_of(error, secrets))?, products)

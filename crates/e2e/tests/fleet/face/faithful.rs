@@ -18,7 +18,7 @@ pub(super) struct RawClient {
 impl RawClient {
     pub(super) async fn connect(url: String) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+        let http = toolbus_testkit::http_client_builder().timeout(LIMIT).build().unwrap();
         let mut client =
             Self { http, url, session: String::new(), requests: 0, introduction: Value::Null };
         let hello = json!({

@@ -45,7 +45,7 @@ impl HttpServer {
 
     /// Has it do something.
     async fn order(&self, what: Value) {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let client = toolbus_testkit::http_client_builder().build().unwrap();
         let url = self.url("/control");
         client.post(url).body(what.to_string()).send().await.unwrap();
     }

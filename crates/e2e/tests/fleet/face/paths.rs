@@ -18,7 +18,7 @@ impl Host {
     async fn send(&self, request: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (method, path) = request.split_once(' ').unwrap();
-        let http = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+        let http = toolbus_testkit::http_client_builder().timeout(LIMIT).build().unwrap();
         let url = format!("{}{path}", self.root());
         let mut request = http.request(method.parse().unwrap(), url).body(body.to_owned());
         for (name, value) in headers {

@@ -25,7 +25,7 @@ async fn login(server: &Server, products: &[Product]) -> GoogleLogin {
 
 /// Where the browser ends that opens this page.
 async fn browse(url: &Url) -> Url {
-    let client = reqwest::Client::builder().redirect(redirect::Policy::none()).build();
+    let client = toolbus_testkit::http_client_builder().redirect(redirect::Policy::none()).build();
     let response = client.expect("a client").get(url.clone()).send().await.expect("a page");
     let location = response.headers().get("location").expect("a redirect");
     location.to_str().expect("text").parse().expect("a URL")

@@ -21,7 +21,7 @@ impl Client {
     async fn connect(url: &str) -> Self {
         // Being second is no error: any provider will do for a client that speaks no TLS.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = toolbus_testkit::http_client_builder().build().unwrap();
         let config = StreamableHttpClientTransportConfig::with_uri(url);
         let transport = StreamableHttpClientTransport::with_client(http, config);
         let client =
