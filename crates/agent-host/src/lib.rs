@@ -16,7 +16,6 @@ mod background;
 pub mod chain_settings;
 mod command;
 pub mod discovery_settings;
-pub mod embeddings;
 pub mod face;
 pub mod face_settings;
 pub mod fleet;

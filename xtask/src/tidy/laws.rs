@@ -43,7 +43,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-wisps",
     ],
     // models: what their APIs are told, without a way to run a tool
-    &["toolbus-models"],
+    &["toolbus-models", "toolbus-embeddings"],
     // the agent: turns of a model that calls tools
     &["toolbus-agent"],
     // doors
@@ -63,7 +63,7 @@ pub(super) const DEVELOPMENT: &[&str] =
     &["toolbus-testkit", "chaos", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
-const RESERVED: [(&str, &[&str]); 12] = [
+const RESERVED: [(&str, &[&str]); 16] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "chaos", "conformance", "e2e"]),
     // Its users have it from there.
@@ -90,6 +90,11 @@ const RESERVED: [(&str, &[&str]); 12] = [
     ("grep-searcher", &["toolbus-query"]),
     ("rusqlite", &["toolbus-query"]),
     ("parquet", &["toolbus-query"]),
+    // They take minutes to compile, and are features of the one crate that has them.
+    ("candle-core", &["toolbus-embeddings"]),
+    ("candle-nn", &["toolbus-embeddings"]),
+    ("candle-transformers", &["toolbus-embeddings"]),
+    ("tokenizers", &["toolbus-embeddings"]),
 ];
 
 /// A crate that must not have another anywhere below it, as it is by default.
