@@ -1,5 +1,5 @@
-//! The settings of the model that turns texts of tools into vectors: files that run in this process,
-//! or an endpoint of OpenAI's API or one that imitates it.
+//! The settings of the model that turns texts of tools into vectors: files that run in this
+//! process, or an endpoint of OpenAI's API or one that imitates it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,7 +112,8 @@ impl EmbeddingSettings {
     }
 
     /// Opens the model of the settings. `None` if they name none, or if it cannot be used, which is
-    /// logged: tools are then found by their words. `vault` has the credential that `api_key` names.
+    /// logged: tools are then found by their words. `vault` has the credential that `api_key`
+    /// names.
     pub async fn open(&self, vault: Option<&dyn CredentialSource>) -> Option<Arc<dyn Embed>> {
         let opened = if let (Some(weights), Some(tokenizer)) = (&self.weights, &self.tokenizer) {
             open_static(weights, tokenizer).await
