@@ -90,11 +90,14 @@ impl ArtifactSettings {
         if self.session_artifacts_max == 0 {
             mistakes.add(&format!("{key}.session_artifacts_max"), "it is at least 1");
         }
-        if let Some(place) = &self.place
-            && !Place::is_well_formed(place)
-        {
-            let text = "it is an absolute path, s3://BUCKET or s3://BUCKET/PREFIX";
-            mistakes.add(&format!("{key}.place"), text);
+        if let Some(place) = &self.place {
+            let key = format!("{key}.place");
+            if !Place::is_well_formed(place) {
+                let text = "it is an absolute path, s3://BUCKET or s3://BUCKET/PREFIX";
+                mistakes.add(&key, text);
+            } else if let Some(left_out) = Place::left_out(place) {
+                mistakes.add(&key, left_out.to_string());
+            }
         }
     }
 }

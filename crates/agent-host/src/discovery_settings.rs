@@ -7,8 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::Mistakes;
 use toolbus_discovery::{Category, DiscoveryConfig, KnownServer};
-
-use crate::embeddings::EmbeddingSettings;
+use toolbus_embeddings::EmbeddingSettings;
 
 /// Most patterns of each kind, and most servers that are recommended.
 const ENTRIES_MAX: usize = 1_000;

@@ -16,7 +16,7 @@ use toolbus_store::Location;
 use toolbus_tools::observe::Observe;
 use toolbus_tools::registry::ToolEntry;
 use toolbus_tools::tool_search::FindTools;
-use toolbus_tools::{Registry, Scope};
+use toolbus_tools::{CredentialSource, Registry, Scope};
 
 use crate::settings::Settings;
 use crate::state::KeptState;
@@ -45,7 +45,8 @@ impl KeptDiscovery {
         }
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let vault = state.and_then(|state| state.vault.as_ref());
-        let index = match settings.discovery.embeddings.open(vault).await {
+        let credentials = vault.map(|vault| vault as &dyn CredentialSource);
+        let index = match settings.discovery.embeddings.open(credentials).await {
             None => ToolIndex::new(),
             Some(model) => {
                 let cache = state.and_then(|state| vectors_file(state.store().location()));

@@ -16,7 +16,6 @@ mod background;
 pub mod chain_settings;
 mod command;
 pub mod discovery_settings;
-pub mod embeddings;
 pub mod face;
 pub mod face_settings;
 pub mod fleet;
@@ -47,6 +46,7 @@ mod turn_printer;
 mod webhook_sender;
 mod wisp_parts;
 
+use toolbus_config::build_features::BuildFeature;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::arguments::ServiceArguments;
 use toolbus_runtime::service::{self, Exit, Program, Role};
@@ -54,6 +54,33 @@ use toolbus_runtime::service::{self, Exit, Program, Role};
 use arguments::{Arguments, Command, ConfigCommand, ConfigOptions, Serve};
 use policy_reload::SettingsSource;
 use settings::Settings;
+
+/// Optional parts that this build leaves out.
+const LEFT_OUT: &[BuildFeature] = &[
+    #[cfg(not(feature = "embeddings"))]
+    BuildFeature::Embeddings,
+    #[cfg(not(feature = "google"))]
+    BuildFeature::Google,
+    #[cfg(not(feature = "jemalloc"))]
+    BuildFeature::Jemalloc,
+    #[cfg(not(feature = "linkedin"))]
+    BuildFeature::Linkedin,
+    #[cfg(not(feature = "parquet"))]
+    BuildFeature::Parquet,
+    #[cfg(not(feature = "postgres"))]
+    BuildFeature::Postgres,
+    #[cfg(not(feature = "s3"))]
+    BuildFeature::S3,
+];
+
+/// The program, as a command.
+const PROGRAM: Program = Program {
+    name: env!("CARGO_PKG_NAME"),
+    version: env!("CARGO_PKG_VERSION"),
+    role: Role::Command,
+    aliases: settings::ALIASES,
+    left_out: LEFT_OUT,
+};
 
 /// Runs the program, from its arguments to its exit code. `supervisor` looks after the MCP servers
 /// that it starts.
@@ -64,12 +91,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         Some(Command::Chat(_)) => Role::Conversation,
         _ => Role::Command,
     };
-    let program = Program {
-        name: env!("CARGO_PKG_NAME"),
-        version: env!("CARGO_PKG_VERSION"),
-        role,
-        aliases: settings::ALIASES,
-    };
+    let program = Program { role, ..PROGRAM };
     let own = settings::of_arguments(&arguments);
     let source = SettingsSource { program, common: arguments.common.clone(), own: own.clone() };
     let Arguments { common, command, .. } = arguments;
@@ -109,3 +131,6 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         command::run(command, settings, source, context)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,13 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
+#[cfg(feature = "jemalloc")]
 use tikv_jemallocator::Jemalloc;
 use toolbus_mcp::supervisor;
 use toolbus_runtime::command_line;
 
 /// See docs/adr/0017-one-allocator-for-every-service.md.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

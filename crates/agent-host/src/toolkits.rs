@@ -4,6 +4,7 @@
 //! and does not work here, such as commands without a sandbox, is left out and reported; the agent
 //! runs without it. Invariant: no reason holds a key.
 
+#[cfg(feature = "google")]
 mod google;
 mod key_place;
 mod status;
@@ -11,6 +12,8 @@ mod status;
 use std::sync::Arc;
 
 use toolbus::ToolbusBuilder;
+#[cfg(not(all(feature = "google", feature = "linkedin")))]
+use toolbus_config::build_features::{BuildFeature, LeftOut};
 use toolbus_config::{Finding, Mistakes};
 use toolbus_memory::WorkingMemory;
 use toolbus_query::Engine;
@@ -18,6 +21,7 @@ use toolbus_runtime::health::{Health, Need, State};
 use toolbus_toolkits::CredentialPlaces;
 use toolbus_toolkits::anthropic_usage::{self, RegisterError};
 use toolbus_toolkits::files::{self, Files};
+#[cfg(feature = "linkedin")]
 use toolbus_toolkits::linkedin::{self, LinkedIn};
 use toolbus_toolkits::rest::{
     self, AuthType, Imported, Rest, RestDeps, RestEndpoint, RestSettings,
@@ -30,7 +34,10 @@ use toolbus_vault::LazyVault;
 
 use crate::settings::Settings;
 use crate::state::KeptState;
+#[cfg(feature = "google")]
 pub(crate) use google::deps as google_deps;
+#[cfg(feature = "google")]
+use google::toolkit as google_toolkit;
 use key_place::KeyPlace;
 pub(crate) use status::{ToolStatus, ToolkitStatus};
 
@@ -116,7 +123,7 @@ impl Toolkits {
             rest_toolkit(settings, &deps).await,
             Toolkit::new("linkedin", open_linkedin(settings)),
             usage_toolkit(settings, &deps),
-            google::toolkit(settings, &deps),
+            google_toolkit(settings, &deps),
         ];
 
         for Toolkit { name, offered, problems, .. } in &toolkits {
@@ -231,6 +238,12 @@ impl Off {
         Self::NotConfigured(reason.to_owned())
     }
 
+    /// Refuses a toolkit that this build leaves out. Settings that ask for it are a mistake.
+    #[cfg(not(all(feature = "google", feature = "linkedin")))]
+    fn left_out(feature: BuildFeature) -> Self {
+        Self::NotConfigured(LeftOut(feature).to_string())
+    }
+
     fn unusable(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Unusable(toolbus_config::on_one_line(error))
     }
@@ -338,6 +351,17 @@ fn open_rest(settings: &RestSettings, deps: RestDeps) -> Result<OfferedToolkit, 
     Ok(OfferedToolkit::new(rest::guide(&rest), |registry| rest::register(registry, rest)))
 }
 
+#[cfg(not(feature = "google"))]
+fn google_toolkit(_: &Settings, _: &ToolkitDeps) -> Toolkit {
+    Toolkit::new("google", Err(Off::left_out(BuildFeature::Google)))
+}
+
+#[cfg(not(feature = "linkedin"))]
+fn open_linkedin(_: &Settings) -> Result<OfferedToolkit, Off> {
+    Err(Off::left_out(BuildFeature::Linkedin))
+}
+
+#[cfg(feature = "linkedin")]
 fn open_linkedin(settings: &Settings) -> Result<OfferedToolkit, Off> {
     if !settings.linkedin.enabled {
         return Err(Off::not_configured("linkedin.enabled is false"));

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolbus_bus::Bus;
+use toolbus_config::build_features::BuildFeature;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_mcp::ServerCredentials;
 use toolbus_mcp::bridge::Bridge;
@@ -25,6 +26,14 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use arguments::{Arguments, Command};
 use settings::{OfflineSettings, Settings};
 
+/// Optional parts that this build leaves out.
+const LEFT_OUT: &[BuildFeature] = &[
+    #[cfg(not(feature = "jemalloc"))]
+    BuildFeature::Jemalloc,
+    #[cfg(not(feature = "postgres"))]
+    BuildFeature::Postgres,
+];
+
 /// Runs the program, from its arguments to its exit code. `supervisor` looks after the servers that
 /// it starts.
 #[must_use]
@@ -34,6 +43,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         version: env!("CARGO_PKG_VERSION"),
         role,
         aliases: settings::ALIASES,
+        left_out: LEFT_OUT,
     };
 
     let own = arguments.settings();

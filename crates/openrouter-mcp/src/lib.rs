@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use toolbus_config::build_features::BuildFeature;
 use toolbus_runtime::health::{Component, Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_telemetry::mcp::Transport;
@@ -31,6 +32,12 @@ use openrouter::OpenRouter;
 use server::McpHttpServer;
 use settings::Settings;
 
+/// Optional parts that this build leaves out.
+const LEFT_OUT: &[BuildFeature] = &[
+    #[cfg(not(feature = "jemalloc"))]
+    BuildFeature::Jemalloc,
+];
+
 /// Runs the program, from its arguments to its exit code.
 #[must_use]
 pub fn main(arguments: Arguments) -> Exit {
@@ -39,6 +46,7 @@ pub fn main(arguments: Arguments) -> Exit {
         version: env!("CARGO_PKG_VERSION"),
         role: Role::Service,
         aliases: settings::ALIASES,
+        left_out: LEFT_OUT,
     };
 
     if arguments.service.probe {

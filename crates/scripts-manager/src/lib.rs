@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use toolbus_bus::Bus;
 use toolbus_bus::responder::Responder;
+use toolbus_config::build_features::BuildFeature;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_pods::{ClusterState, KubernetesRunner};
 use toolbus_rabbitmq::Start;
@@ -32,6 +33,12 @@ const UNPAUSE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long stopping waits for the last pods to be deleted.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Optional parts that this build leaves out.
+const LEFT_OUT: &[BuildFeature] = &[
+    #[cfg(not(feature = "jemalloc"))]
+    BuildFeature::Jemalloc,
+];
+
 /// Runs the program, from its arguments to its exit code.
 #[must_use]
 pub fn main(arguments: Arguments) -> Exit {
@@ -40,6 +47,7 @@ pub fn main(arguments: Arguments) -> Exit {
         version: env!("CARGO_PKG_VERSION"),
         role: Role::Service,
         aliases: &[],
+        left_out: LEFT_OUT,
     };
     let Arguments { common, service, .. } = &arguments;
     if let Some(Command::Doctor(options)) = &arguments.command {

@@ -4,13 +4,21 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use object_store::ObjectStore;
+#[cfg(feature = "s3")]
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
+#[cfg(feature = "s3")]
+use object_store::path;
+#[cfg(feature = "s3")]
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, path};
 use parking_lot::Mutex;
+use toolbus_config::build_features::{BuildFeature, LeftOut};
 
 use crate::Error;
+
+/// The beginning of the name of a bucket.
+const S3: &str = "s3://";
 
 /// Where bytes are. A folder is made when something is stored there first. Clones are the same
 /// place.
@@ -34,6 +42,9 @@ pub enum PlaceError {
     /// The bucket cannot be used as it is set up.
     #[error("artifacts cannot be kept there")]
     Setup(#[source] object_store::Error),
+    /// The build has no client for buckets.
+    #[error(transparent)]
+    LeftOut(#[from] LeftOut),
 }
 
 impl Place {
@@ -47,7 +58,10 @@ impl Place {
         name: &str,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, PlaceError> {
-        if let Some(bucket) = name.strip_prefix("s3://") {
+        if let Some(left_out) = Self::left_out(name) {
+            return Err(left_out.into());
+        }
+        if let Some(bucket) = name.strip_prefix(S3) {
             return Self::bucket(bucket, variables);
         }
         if !Self::is_well_formed(name) {
@@ -59,10 +73,17 @@ impl Place {
     /// Whether this is the name of a place.
     #[must_use]
     pub fn is_well_formed(name: &str) -> bool {
-        match name.strip_prefix("s3://") {
+        match name.strip_prefix(S3) {
             Some(bucket) => !bucket.is_empty() && !bucket.starts_with('/'),
             None => Path::new(name).is_absolute(),
         }
+    }
+
+    /// Returns the part of the build that the place of this name needs and this build lacks.
+    #[must_use]
+    pub fn left_out(name: &str) -> Option<LeftOut> {
+        let is_missing = cfg!(not(feature = "s3")) && name.starts_with(S3);
+        is_missing.then_some(LeftOut(BuildFeature::S3))
     }
 
     /// This folder. Where it is not there it is made, for its owner only, by the first artifact.
@@ -73,6 +94,12 @@ impl Place {
         Self(Arc::new(Inner { name, folder, objects }))
     }
 
+    #[cfg(not(feature = "s3"))]
+    fn bucket(_: &str, _: impl IntoIterator<Item = (String, String)>) -> Result<Self, PlaceError> {
+        Err(LeftOut(BuildFeature::S3).into())
+    }
+
+    #[cfg(feature = "s3")]
     fn bucket(
         name: &str,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -154,3 +181,6 @@ impl From<object_store::Error> for Error {
         Self::Place(error)
     }
 }
+
+#[cfg(all(test, not(feature = "s3")))]
+mod tests;

@@ -9,6 +9,7 @@
 //! Reading is a function of its [`Sources`]: nothing here looks at the process or keeps a static.
 //! It runs before logs exist, so it logs nothing; warnings are handed back.
 
+pub mod build_features;
 mod edit;
 mod environment;
 pub mod error_chain;

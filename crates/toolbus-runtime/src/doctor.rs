@@ -17,6 +17,7 @@ use anstream::{AutoStream, ColorChoice};
 use clap::Args;
 use clap::builder::styling::{AnsiColor, Style};
 use futures_util::future::join_all;
+use toolbus_config::build_features;
 use toolbus_config::shared_settings::HealthSettings;
 use toolbus_config::{
     Environment, Errors, Finding, FindingState, ListenAddress, Loaded, Setting, on_one_line,
@@ -65,12 +66,18 @@ where
 {
     let environment = Environment::of_process();
     let as_json = options.json;
+    let build = build_features::examine(program.name, program.left_out);
     let loaded = match service::configure::<S>(program, arguments, own, &environment) {
         Ok(loaded) => loaded,
-        Err(errors) => return print(&findings_of_mistakes(&errors), as_json),
+        Err(errors) => {
+            let mut findings = findings_of_mistakes(&errors);
+            findings.splice(0..0, build);
+            return print(&findings, as_json);
+        }
     };
 
     let mut findings = findings_of_settings(&loaded);
+    findings.extend(build);
     let Loaded { settings, warnings: _, .. } = loaded;
     let quiet = arguments.quiet;
     let frame = settings.frame();

@@ -33,6 +33,7 @@ use crate::arguments::CommonArguments;
 use crate::health::{self, Health, HealthServer};
 use crate::report;
 use crate::telemetry::{self, Identity, Telemetry};
+use toolbus_config::build_features::{self, BuildFeature};
 use toolbus_config::shared_settings::{
     HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
 };
@@ -65,6 +66,9 @@ pub struct Program {
     pub role: Role,
     /// Names its settings are also read from, besides [`SHARED_ALIASES`].
     pub aliases: &'static [Alias],
+    /// Optional parts that its build leaves out. A service logs them when it starts, and `doctor`
+    /// reports them.
+    pub left_out: &'static [BuildFeature],
 }
 
 /// What kind of program it is.
@@ -178,6 +182,10 @@ where
 
     let started = start_frame(program, frame, arguments.quiet, &environment).inspect(|_| {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        if !program.left_out.is_empty() {
+            let left_out = build_features::list(program.left_out);
+            tracing::info!(left_out, "running a build without all optional parts");
+        }
     });
     run_frame(started, |context| work(settings, context))
 }

@@ -1,19 +1,13 @@
-//! Models that turn texts into vectors: a port, and two kinds of models that run in this process.
+//! The port to models that turn texts into vectors, and the file that keeps their vectors. The
+//! models are in the crate `toolbus-embeddings`.
 
 mod cache;
-mod files;
-mod static_model;
-mod tensors;
-mod tokenizer;
-mod transformer;
 
 use std::fmt;
 
 use async_trait::async_trait;
 
 pub(crate) use cache::VectorCache;
-pub use static_model::StaticModel;
-pub use transformer::TransformerModel;
 
 /// Most texts that a model is asked about at once.
 pub const BATCH_TEXTS_MAX: usize = 64;
@@ -98,10 +92,8 @@ pub enum EmbedError {
 }
 
 impl EmbedError {
-    pub(crate) fn malformed(what: &'static str, reason: impl fmt::Display) -> Self {
+    /// A file `what` that is cut off, or does not have the expected form.
+    pub fn malformed(what: &'static str, reason: impl fmt::Display) -> Self {
         Self::Malformed { what, reason: reason.to_string() }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -18,10 +18,10 @@ mod tool;
 mod tool_index;
 
 pub use bm25::{Bm25Index, QUERY_BYTES_MAX, QUERY_TERMS_MAX, Ranked, rank};
-pub use embed::{BATCH_TEXTS_MAX, Embed, EmbedError, StaticModel, TransformerModel};
+pub use embed::{BATCH_TEXTS_MAX, Embed, EmbedError};
 pub use services::{Ability, KnownServices, SERVICES_MAX, Service, ServiceIndex, ServiceKind};
 pub use tool::{NAME, guide, register};
 pub use tool_index::{
     Candidate, Candidates, DIMENSIONS_MAX, Embedding, EmbeddingConfig, FITTING_SIMILARITY,
-    STEPS_MAX, TOOLS_MAX, ToolDocument, ToolIndex, split_task,
+    STEPS_MAX, TOOLS_MAX, ToolDocument, ToolIndex, is_stop_word, split_task,
 };

@@ -12,7 +12,7 @@ mod embedding;
 mod ranking;
 mod segment;
 mod steps;
-pub(crate) mod text;
+mod text;
 mod vectors;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -29,6 +29,7 @@ pub use self::embedding::{Embedding, EmbeddingConfig};
 use self::ranking::Step;
 use self::segment::{Places, Snapshot};
 pub use self::steps::STEPS_MAX;
+pub use self::text::is_stop_word;
 pub(crate) use self::vectors::Compact;
 pub use self::vectors::DIMENSIONS_MAX;
 use crate::embed::Embed;

@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sqlx::AnyPool;
+#[cfg(feature = "postgres")]
 use sqlx::postgres::PgListener;
 use tokio::sync::watch;
 use tokio::time::sleep;
+#[cfg(not(feature = "postgres"))]
+use toolbus_config::build_features::{BuildFeature, LeftOut};
 
 use crate::{Error, Location};
 
@@ -82,6 +85,7 @@ impl Changes {
         }
     }
 
+    #[cfg(feature = "postgres")]
     async fn listen(&self, url: &str) -> Result<(), Error> {
         let mut listener = PgListener::connect(url).await?;
         listener.listen(POSTGRES_CHANNEL).await?;
@@ -93,6 +97,11 @@ impl Changes {
                 None => self.tell_all(),
             }
         }
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    async fn listen(&self, _: &str) -> Result<(), Error> {
+        Err(LeftOut(BuildFeature::Postgres).into())
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions as _};
 use tokio::time::{sleep, timeout};
+#[cfg(not(feature = "postgres"))]
+use toolbus_config::build_features::{BuildFeature, LeftOut};
 
 use crate::{Error, Location};
 
@@ -94,6 +96,11 @@ pub(crate) fn readers(location: &Location) -> Result<AnyPool, Error> {
 }
 
 fn options(location: &Location) -> Result<AnyConnectOptions, Error> {
+    #[cfg(not(feature = "postgres"))]
+    if let Location::Postgres(_) = location {
+        return Err(LeftOut(BuildFeature::Postgres).into());
+    }
+
     sqlx::any::install_default_drivers();
     // Statements have arguments in them, and time is measured by whoever makes them.
     Ok(location.connect_options()?.disable_statement_logging())

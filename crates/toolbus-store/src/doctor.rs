@@ -123,6 +123,9 @@ fn unix_ms() -> i64 {
 fn mend_of(error: &Error, location: &Location) -> String {
     match (error, location) {
         (Error::Full, _) => "make room on its disk".to_owned(),
+        (Error::LeftOut(_), _) => {
+            "use a build that has it, or set store (TOOLBUS_STORE)".to_owned()
+        }
         (Error::Locked, _) => "another process holds it: try again, or end that".to_owned(),
         (Error::Damaged(_), _) => {
             "restore a backup (docs/operations.md), or set store (TOOLBUS_STORE) to another place"

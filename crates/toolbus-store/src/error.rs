@@ -1,7 +1,9 @@
 //! What can go wrong with state.
 
+#[cfg(feature = "postgres")]
 use sqlx::postgres::PgDatabaseError;
 use sqlx::sqlite::SqliteError;
+use toolbus_config::build_features::LeftOut;
 
 /// Why something was not read or written. Nothing was written, unless the error is
 /// [`Error::OutcomeUnknown`].
@@ -50,6 +52,9 @@ pub enum Error {
     /// Somebody else has the lease.
     #[error("the lease '{0}' is somebody else's")]
     LeaseLost(String),
+    /// The database needs a driver that this build leaves out.
+    #[error(transparent)]
+    LeftOut(#[from] LeftOut),
     /// The store is closed.
     #[error("the store is closed")]
     Closed,
@@ -73,6 +78,8 @@ impl From<sqlx::Error> for Error {
                 if let Some(code) = sqlite_code(&*error) {
                     return of_sqlite(code, text);
                 }
+
+                #[cfg(feature = "postgres")]
                 if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
                     return of_postgres(error.code(), text);
                 }
@@ -113,7 +120,8 @@ fn of_sqlite(code: u32, text: String) -> Error {
     }
 }
 
-/// By the classes of <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// Maps a code by the classes of <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+#[cfg(feature = "postgres")]
 fn of_postgres(code: &str, text: String) -> Error {
     match code {
         "53100" => Error::Full,

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use sqlx::any::AnyConnectOptions;
+#[cfg(not(feature = "postgres"))]
+use toolbus_config::build_features::BuildFeature;
+use toolbus_config::build_features::LeftOut;
 
 /// The file that state is kept in where nothing else is set.
 const DEFAULT_FILE: &str = "state.db";
@@ -21,8 +24,15 @@ pub enum Location {
 
 /// A text that names no place for state. It is not quoted: it may have a password in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct LocationError(&'static str);
+#[non_exhaustive]
+pub enum LocationError {
+    /// It has no form that is known.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// It names a database that this build has no driver for.
+    #[error(transparent)]
+    LeftOut(#[from] LeftOut),
+}
 
 /// The folder of this user's state: `toolbus` in the one that `XDG_STATE_HOME` names, else in
 /// `~/.local/state`. `None` where there is no place for it.
@@ -89,16 +99,21 @@ impl FromStr for Location {
         if let Some(path) = text.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             return match path {
-                "" => Err(LocationError("the file of SQLite has no name")),
+                "" => Err(LocationError::Malformed("the file of SQLite has no name")),
                 _ => Ok(Self::Sqlite(path.into())),
             };
         }
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
-            return Err(LocationError("expected sqlite:PATH or postgres://USER@HOST/DATABASE"));
+            let what = "expected sqlite:PATH or postgres://USER@HOST/DATABASE";
+            return Err(LocationError::Malformed(what));
         }
+        #[cfg(not(feature = "postgres"))]
+        return Err(LeftOut(BuildFeature::Postgres).into());
+
+        #[cfg(feature = "postgres")]
         match AnyConnectOptions::from_str(text) {
             Ok(options) if options.database_url.has_host() => Ok(Self::Postgres(text.to_owned())),
-            _ => Err(LocationError("the URL of PostgreSQL cannot be read")),
+            _ => Err(LocationError::Malformed("the URL of PostgreSQL cannot be read")),
         }
     }
 }

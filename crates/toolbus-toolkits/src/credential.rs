@@ -143,7 +143,8 @@ impl Credential {
         Err(NoCredential(problem.to_owned()))
     }
 
-    /// The credential itself.
+    /// Returns the credential itself.
+    #[cfg(feature = "google")]
     pub(crate) fn text(&self) -> &str {
         &self.0
     }

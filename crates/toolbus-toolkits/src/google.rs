@@ -13,12 +13,12 @@
 mod api;
 mod calendar;
 mod compose;
+mod endpoints;
 mod gmail;
 mod login;
 mod mime;
 mod oauth;
 mod product;
-mod settings;
 mod text;
 mod times;
 mod tokens;
@@ -42,12 +42,12 @@ use toolbus_tools::{Executor, Guide, Tool};
 use zeroize::Zeroizing;
 
 use crate::credential::{CredentialPlaces, CredentialReference, NoCredential};
+use crate::google_settings::GoogleSettings;
+use endpoints::Endpoints;
 pub use login::{GoogleLogin, LoginError};
 use oauth::OAuthClient;
 pub use oauth::{BrowserLogin, DeviceLogin, Granted, OAuthError};
 pub use product::Product;
-use settings::Endpoints;
-pub use settings::GoogleSettings;
 use tokens::Tokens;
 
 /// Name of the toolkit.
@@ -190,7 +190,7 @@ impl Google {
         let named = settings.time_zone.as_deref().and_then(|zone| TimeZone::get(zone).ok());
         let zone = named.unwrap_or(deps.zone);
         let inner = Inner {
-            endpoints: settings.endpoints(),
+            endpoints: Endpoints::of(settings),
             tokens: Tokens::new(deps.credentials.vault),
             timeout: settings.timeout.duration(),
             zone_name: zone.iana_name().unwrap_or("UTC").to_owned(),
@@ -222,7 +222,7 @@ impl Client {
         Ok(Self {
             id,
             secret,
-            endpoints: settings.endpoints(),
+            endpoints: Endpoints::of(settings),
             timeout: settings.timeout.duration(),
             fetcher: Fetcher::new(config).map_err(Error::Http)?,
             known: parking_lot::Mutex::new(None),

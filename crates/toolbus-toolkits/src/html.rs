@@ -5,10 +5,16 @@
 //! [`text`] write it, bounded in what they write. A hostile page is cut, and never costs more than
 //! its length.
 
+#[cfg(feature = "linkedin")]
+mod find;
 mod markdown;
 mod text;
 mod tree;
 
 pub(crate) use markdown::to_markdown;
-pub(crate) use text::{inline_text, text_of, to_text};
-pub(crate) use tree::{Element, Page};
+#[cfg(feature = "linkedin")]
+pub(crate) use text::text_of;
+pub(crate) use text::{inline_text, to_text};
+#[cfg(feature = "linkedin")]
+pub(crate) use tree::Element;
+pub(crate) use tree::Page;

@@ -9,6 +9,9 @@
 //! - [`google`]: Gmail and Calendar of a person who has logged in, six tools.
 //! - [`rest`]: HTTP endpoints that the settings or an OpenAPI document name.
 //!
+//! [`google`] and [`linkedin`] are features of this crate. Their settings are always there; without
+//! the feature, settings that enable the toolkit are refused.
+//!
 //! Each module has its settings, its guide, and a function that registers its tools. Models reach
 //! them through the registry alone. Invariants: no tool touches a file outside of the folders that
 //! its settings name, by whatever links they are reached; what is read, searched or printed is
@@ -22,12 +25,21 @@ pub mod anthropic_usage;
 mod arguments;
 mod credential;
 pub mod files;
+#[cfg(feature = "google")]
 pub mod google;
+mod google_settings;
 mod html;
+#[cfg(feature = "linkedin")]
 pub mod linkedin;
+mod linkedin_settings;
 mod page;
 pub mod rest;
 pub mod shell;
 pub mod web;
 
 pub use credential::{CredentialPlaces, Lookup};
+pub use google_settings::GoogleSettings;
+pub use linkedin_settings::LinkedInSettings;
+
+#[cfg(test)]
+mod tests;

@@ -14,12 +14,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::Url;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use toolbus_config::{HttpUrl, Mistakes, TimeSpan};
+use toolbus_config::HttpUrl;
 use toolbus_fetch::{
     BodyLimit, FetchConfig, FetchRequest, Fetcher, Oversize, ResolveHost, SystemResolver,
 };
@@ -28,6 +26,7 @@ use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Tool};
 
+use crate::linkedin_settings::LinkedInSettings;
 use crate::page::{FetchedText, PageError, parse_url, read_text};
 use crate::web::browser_headers;
 
@@ -35,8 +34,6 @@ const SOURCE: &str = "linkedin";
 const OWN_URL: &str = "https://www.linkedin.com";
 /// Largest page, in bytes.
 const PAGE_BYTES_MAX: usize = 4 << 20;
-/// The longest time that a page may take.
-const TIMEOUT_MAX: Duration = Duration::from_secs(5 * 60);
 /// How much longer than a page its call may take.
 const CALL_GRACE: Duration = Duration::from_secs(15);
 /// Most pages at a time: LinkedIn refuses whoever asks much.
@@ -67,18 +64,6 @@ const LEVELS: Codes = &[
     ("executive", "6"),
 ];
 
-/// How LinkedIn is asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct LinkedInSettings {
-    /// Whether models have the tools `linkedin_jobs` and `linkedin_job_detail`.
-    pub enabled: bool,
-    /// Where LinkedIn is, if not at its own address.
-    pub base_url: Option<HttpUrl>,
-    /// How long a page may take, up to five minutes.
-    pub timeout: TimeSpan,
-}
-
 /// What the tools reach LinkedIn with. Clones are the same.
 #[derive(Clone)]
 pub struct LinkedIn {
@@ -102,21 +87,6 @@ enum Operation {
 struct LinkedInTool {
     operation: Operation,
     linkedin: LinkedIn,
-}
-
-impl Default for LinkedInSettings {
-    fn default() -> Self {
-        Self { enabled: false, base_url: None, timeout: TimeSpan::seconds(30) }
-    }
-}
-
-impl LinkedInSettings {
-    /// Adds what is wrong with them to the mistakes of a program that has them as `linkedin`.
-    pub fn check(&self, mistakes: &mut Mistakes<'_>) {
-        if !(Duration::from_millis(100)..=TIMEOUT_MAX).contains(&self.timeout.duration()) {
-            mistakes.add("linkedin.timeout", "between 100 ms and five minutes");
-        }
-    }
 }
 
 /// The guide to LinkedIn.

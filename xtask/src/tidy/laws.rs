@@ -43,7 +43,7 @@ const LAYERS: &[&[&str]] = &[
         "toolbus-wisps",
     ],
     // models: what their APIs are told, without a way to run a tool
-    &["toolbus-models"],
+    &["toolbus-models", "toolbus-embeddings"],
     // the agent: turns of a model that calls tools
     &["toolbus-agent"],
     // doors
@@ -63,7 +63,7 @@ pub(super) const DEVELOPMENT: &[&str] =
     &["toolbus-testkit", "chaos", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
-const RESERVED: [(&str, &[&str]); 12] = [
+const RESERVED: [(&str, &[&str]); 16] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "chaos", "conformance", "e2e"]),
     // Its users have it from there.
@@ -90,6 +90,11 @@ const RESERVED: [(&str, &[&str]); 12] = [
     ("grep-searcher", &["toolbus-query"]),
     ("rusqlite", &["toolbus-query"]),
     ("parquet", &["toolbus-query"]),
+    // They take minutes to compile, and are features of the one crate that has them.
+    ("candle-core", &["toolbus-embeddings"]),
+    ("candle-nn", &["toolbus-embeddings"]),
+    ("candle-transformers", &["toolbus-embeddings"]),
+    ("tokenizers", &["toolbus-embeddings"]),
 ];
 
 /// A crate that must not have another anywhere below it, as it is by default.
@@ -124,6 +129,16 @@ const FORBIDDEN_BELOW_ALL_FEATURES: [(&str, &str); 4] = [
     ("toolbus", "tikv-jemallocator"),
 ];
 
+/// The same, without any feature: the heavy parts that the first build leaves out, see
+/// docs/adr/0091-heavy-parts-are-cargo-features.md.
+const FORBIDDEN_BELOW_NO_FEATURES: [(&str, &str); 5] = [
+    ("agent-host", "candle-core"),
+    ("agent-host", "parquet"),
+    ("agent-host", "sqlx-postgres"),
+    ("agent-host", "tikv-jemallocator"),
+    ("agent-host", "tokenizers"),
+];
+
 /// One of our packages, as far as the laws go.
 #[derive(Debug)]
 pub(super) struct Package {
@@ -149,7 +164,10 @@ pub(super) fn check_workspace() -> anyhow::Result<Vec<Mistake>> {
 
     let by_default = FORBIDDEN_BELOW.map(|law| (law, None));
     let with_features = FORBIDDEN_BELOW_ALL_FEATURES.map(|law| (law, Some("--all-features")));
-    for ((name, forbidden), features) in by_default.into_iter().chain(with_features) {
+    let without_features =
+        FORBIDDEN_BELOW_NO_FEATURES.map(|law| (law, Some("--no-default-features")));
+    let all = by_default.into_iter().chain(with_features).chain(without_features);
+    for ((name, forbidden), features) in all {
         let Some(package) = packages.iter().find(|package| package.name == name) else { continue };
         let arguments = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none"];
         let mut tree = workspace::cargo_command(&arguments);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
-use toolbus_search::{Embed, Embedding, EmbeddingConfig, StaticModel, ToolDocument, ToolIndex};
+use toolbus_embeddings::StaticModel;
+use toolbus_search::{Embed, Embedding, EmbeddingConfig, ToolDocument, ToolIndex};
 use toolbus_tools::id::ToolId;
 
 const EMBEDDED_TIMEOUT: Duration = Duration::from_secs(300);

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use e2e::bench::{Benchmark, runtime};
 use tikv_jemallocator::Jemalloc;
-use toolbus_search::TransformerModel;
+use toolbus_embeddings::TransformerModel;
 use toolbus_testkit::search;
 
 /// What ships allocates with jemalloc, so what is measured does: see

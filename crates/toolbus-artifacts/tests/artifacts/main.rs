@@ -4,8 +4,10 @@
 
 mod damage;
 mod offload;
+mod places;
 mod questions;
 mod resolve;
+#[cfg(feature = "s3")]
 mod s3;
 mod storing;
 mod support;

@@ -23,6 +23,7 @@ use crate::{Answer, More};
 mod csv_rows;
 mod json_rows;
 mod load;
+#[cfg(feature = "parquet")]
 mod parquet_rows;
 mod table;
 

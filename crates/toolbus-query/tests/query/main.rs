@@ -4,6 +4,8 @@ mod answers;
 mod engine;
 mod files;
 mod hostile;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod properties;
 mod sql;
 mod support;

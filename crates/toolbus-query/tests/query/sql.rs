@@ -1,16 +1,9 @@
 //! SQL over rows of JSON and CSV.
 
-use std::sync::Arc;
-
-use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
+use toolbus_query::Question;
 use toolbus_query::question::{RowFormat, Sql};
-use toolbus_query::{Error, Question};
 
-use super::support::{answer, ask_file, invalid, limits};
+use super::support::{answer, invalid};
 
 fn sql(statement: &str) -> Question {
     Question::Sql(Sql { statement: statement.to_owned(), ..Sql::default() })
@@ -176,64 +169,4 @@ fn rows_that_do_not_fit_are_more() {
     let skip = shown.more.expect("there is more").skip.expect("a number");
     assert!(shown.text.len() <= 16 << 10, "{}", shown.text.len());
     assert!(shown.text.ends_with(&format!("{{\"a\":{}}}]\n", skip - 1)), "{}", shown.text);
-}
-
-/// Two rows, the second with nothing in it but its number.
-fn parquet(compression: Compression) -> Vec<u8> {
-    let schema = "message m { required int64 id; optional binary name (UTF8); optional double x; }";
-    let schema = Arc::new(parse_message_type(schema).expect("a schema"));
-    let properties = WriterProperties::builder().set_compression(compression).build();
-    let mut bytes = Vec::new();
-    let mut writer =
-        SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties)).expect("a writer");
-    let mut group = writer.next_row_group().expect("a group");
-    let some = Some([1_i16, 0]);
-
-    let mut column = group.next_column().expect("it is written").expect("a column");
-    let ids = [9_007_199_254_740_993, 2];
-    column.typed::<Int64Type>().write_batch(&ids, None, None).expect("room");
-    column.close().expect("it is whole");
-    let mut column = group.next_column().expect("it is written").expect("a column");
-    let names = [ByteArray::from("né")];
-    let levels = some.as_ref().map(|levels| &levels[..]);
-    column.typed::<ByteArrayType>().write_batch(&names, levels, None).expect("room");
-    column.close().expect("it is whole");
-    let mut column = group.next_column().expect("it is written").expect("a column");
-    column.typed::<DoubleType>().write_batch(&[1.5], levels, None).expect("room");
-    column.close().expect("it is whole");
-    group.close().expect("it is whole");
-    writer.close().expect("it is whole");
-    bytes
-}
-
-#[test]
-fn rows_of_parquet() {
-    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4_RAW] {
-        check(
-            "SELECT * FROM data",
-            parquet(compression),
-            concat!(
-                "[{\"id\":9007199254740993,\"name\":\"né\",\"x\":1.5},\n",
-                "{\"id\":2,\"name\":null,\"x\":null}]\n"
-            ),
-        );
-    }
-}
-
-#[test]
-fn parquet_that_is_damaged() {
-    let whole = parquet(Compression::SNAPPY);
-    for end in (4..whole.len()).step_by(7) {
-        let answer = ask_file(&sql("SELECT * FROM data"), &whole[..end], &limits());
-        let message = answer.expect_err("it is cut").to_string();
-        assert!(message.starts_with("the Parquet cannot be read"), "{message}");
-    }
-    for at in (4..whole.len()).step_by(5) {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0x55;
-        // An answer or a refusal, and no other end.
-        let answer = ask_file(&sql("SELECT * FROM data"), &damaged, &limits());
-        let is_refused = matches!(answer, Err(Error::Invalid { .. } | Error::OutOfMemory));
-        assert!(answer.is_ok() || is_refused, "{at}: {answer:?}");
-    }
 }

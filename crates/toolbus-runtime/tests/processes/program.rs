@@ -78,7 +78,8 @@ pub(crate) fn main(work: &str) -> ! {
     let own = [member.settings(), service.settings()].concat();
     let is_command = matches!(work, "record" | "warn");
     let role = if is_command { Role::Command } else { Role::Service };
-    let program = Program { name: "test-program", version: "1.2.3", role, aliases: &[] };
+    let program =
+        Program { name: "test-program", version: "1.2.3", role, aliases: &[], left_out: &[] };
     let work = work.to_owned();
     // The frame makes its own runtime, which must not be made within the test's.
     let exit = std::thread::spawn(move || {

@@ -56,8 +56,9 @@ fn is_hidden(c: char) -> bool {
     )
 }
 
-/// Whether a word says nothing about what a tool does.
-pub(crate) fn is_stop_word(word: &str) -> bool {
+/// Returns whether a lower-case word says nothing about what a tool does, such as `the`.
+#[must_use]
+pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 

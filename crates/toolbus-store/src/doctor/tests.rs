@@ -46,6 +46,16 @@ async fn tables_are_current_or_not_or_of_a_newer_program() {
     check(&Location::Sqlite(below_a_file), &[], FindingState::Wrong, "cannot be made").await;
 }
 
+#[cfg(not(feature = "postgres"))]
+#[tokio::test]
+async fn a_build_without_postgresql_cannot_open_it_and_names_the_feature() {
+    let location = Location::Postgres("postgres://me:hunter2@127.0.0.1:1/none".to_owned());
+    let error = Store::open(location.clone(), &[KNOWN]).await.err().unwrap();
+    assert!(matches!(error, Error::LeftOut(_)), "{error:?}");
+    check(&location, &[], FindingState::Wrong, "build with --features postgres").await;
+}
+
+#[cfg(feature = "postgres")]
 #[tokio::test]
 async fn a_database_says_what_time_it_is_there() {
     let Some(url) = toolbus_testkit::postgres::database().await else { return };

@@ -12,9 +12,21 @@ fn a_location_is_a_file_or_a_url() {
     }
 }
 
+#[cfg(not(feature = "postgres"))]
+#[test]
+fn a_build_without_postgresql_refuses_its_urls_and_names_the_feature() {
+    for url in ["postgres://ada:secret@db.example/toolbus", "postgresql://ada:secret@db.example/x"]
+    {
+        let error = url.parse::<Location>().unwrap_err();
+        assert!(matches!(error, LocationError::LeftOut(_)), "{error:?}");
+        let expected = "this build has no PostgreSQL support; build with --features postgres";
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
 #[test]
 fn a_password_is_never_shown() {
-    let location: Location = "postgres://ada:secret@db.example:6543/toolbus".parse().unwrap();
+    let location = Location::Postgres("postgres://ada:secret@db.example:6543/toolbus".to_owned());
     for shown in [location.to_string(), format!("{location:?}")] {
         assert_eq!(shown, "postgres://db.example:6543/toolbus");
     }

@@ -32,6 +32,9 @@ impl Place {
     }
 
     async fn postgres() -> Option<Self> {
+        if cfg!(not(feature = "postgres")) {
+            return None;
+        }
         let location = postgres::database().await?.parse().expect("a location");
         Some(Self { location, _folder: None })
     }

@@ -22,8 +22,8 @@ use tokio::time::{sleep, timeout};
 use toolbus_fetch::{BodyLimit, FetchRequest, Fetcher, Oversize};
 use zeroize::Zeroizing;
 
+use super::endpoints::{Endpoint, Endpoints};
 use super::product::Product;
-use super::settings::{Endpoint, Endpoints};
 use super::text::{erase, one_line};
 
 /// Largest answer, in bytes.

@@ -181,46 +181,6 @@ impl Page {
             Node::Text(text) => Child::Text(text),
         })
     }
-
-    /// The text below an element, without its elements.
-    pub(crate) fn plain_text(&self, element: &Element) -> String {
-        let mut text = String::new();
-        for child in self.children(element) {
-            match child {
-                Child::Text(part) => text.push_str(part),
-                Child::Element(child) => {
-                    text.push_str(&self.plain_text(child));
-                    text.push(' ');
-                }
-            }
-        }
-        text
-    }
-
-    /// All elements below this one for which this holds, in their order, and none below one of
-    /// them.
-    pub(crate) fn find_all<'a>(
-        &'a self,
-        below: &'a Element,
-        holds: impl Fn(&Element) -> bool,
-    ) -> Vec<&'a Element> {
-        let mut found = Vec::new();
-        let mut waiting = vec![below];
-        while let Some(element) = waiting.pop() {
-            if holds(element) {
-                found.push(element);
-                continue;
-            }
-            let children = self.children(element).filter_map(|child| match child {
-                Child::Element(element) => Some(element),
-                Child::Text(_) => None,
-            });
-            let mut children: Vec<_> = children.collect();
-            children.reverse();
-            waiting.extend(children);
-        }
-        found
-    }
 }
 
 impl Element {
@@ -228,11 +188,6 @@ impl Element {
     pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
         let mut found = self.attributes.iter().filter(|(known, _)| *known == name);
         found.next().map(|(_, value)| value.as_str())
-    }
-
-    /// Whether it is of this class.
-    pub(crate) fn has_class(&self, class: &str) -> bool {
-        self.attribute("class").is_some_and(|all| all.split_ascii_whitespace().any(|c| c == class))
     }
 
     /// Whether it begins a line of its own.

@@ -15,7 +15,8 @@ use toolbus_testkit::google::{
 };
 use toolbus_testkit::scripted_server::Asked;
 use toolbus_toolkits::CredentialPlaces;
-use toolbus_toolkits::google::{self, Error, Google, GoogleDeps, GoogleSettings, Product};
+use toolbus_toolkits::GoogleSettings;
+use toolbus_toolkits::google::{self, Error, Google, GoogleDeps, Product};
 use toolbus_tools::call::Output;
 use toolbus_tools::tool::Risk;
 use toolbus_tools::{Invoker, Registry};

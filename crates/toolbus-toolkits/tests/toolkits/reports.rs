@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolbus_testkit::scripted_server::{Reply, Server};
 use toolbus_toolkits::CredentialPlaces;
+use toolbus_toolkits::LinkedInSettings;
 use toolbus_toolkits::anthropic_usage::{self, AnthropicUsageSettings};
-use toolbus_toolkits::linkedin::{self, LinkedIn, LinkedInSettings};
+use toolbus_toolkits::linkedin::{self, LinkedIn};
 use toolbus_tools::call::Output;
 use toolbus_tools::{Invoker, Registry};
 

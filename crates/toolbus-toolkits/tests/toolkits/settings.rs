@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::{Environment, Mistakes, Settings, SettingsFile, Sources, load, reference};
+use toolbus_toolkits::LinkedInSettings;
 use toolbus_toolkits::anthropic_usage::AnthropicUsageSettings;
 use toolbus_toolkits::files::{Access, FilesSettings};
-use toolbus_toolkits::linkedin::LinkedInSettings;
 use toolbus_toolkits::rest::{AuthType, RestMethod, RestSettings};
 use toolbus_toolkits::shell::{BashSettings, Isolation};
 use toolbus_toolkits::web::{SearchFormat, SearchService, WebSettings};

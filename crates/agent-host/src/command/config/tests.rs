@@ -20,8 +20,13 @@ impl Bench {
             std::fs::create_dir(folder.path().join("made")).expect("a folder");
             std::fs::write(&file, text).expect("a file");
         }
-        let program =
-            Program { name: "agent-host", version: "0", role: Role::Command, aliases: &[] };
+        let program = Program {
+            name: "agent-host",
+            version: "0",
+            role: Role::Command,
+            aliases: &[],
+            left_out: &[],
+        };
         let common = CommonArguments { config: Some(file), ..CommonArguments::default() };
         Self { folder, source: SettingsSource { program, common, own: Vec::new() } }
     }

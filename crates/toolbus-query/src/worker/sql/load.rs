@@ -3,12 +3,16 @@
 use std::io::{Cursor, Read};
 
 use rusqlite::Connection;
+#[cfg(not(feature = "parquet"))]
+use toolbus_config::build_features::{BuildFeature, LeftOut};
 
 use super::super::source::Source;
 use super::super::value_stream::ValueStream;
 use super::super::{Refusal, Task};
+#[cfg(feature = "parquet")]
+use super::parquet_rows;
 use super::table::Table;
-use super::{csv_rows, internal, json_rows, parquet_rows};
+use super::{csv_rows, internal, json_rows};
 use crate::question::RowSource;
 
 /// Bytes that are looked at to tell what the value is.
@@ -40,6 +44,9 @@ pub(super) fn load<'c>(
             let stream = ValueStream::after(beginning, task.source)?;
             json_rows::load(stream, &mut table)?;
         }
+        #[cfg(not(feature = "parquet"))]
+        RowSource::Parquet => return Err(refuse_parquet()),
+        #[cfg(feature = "parquet")]
         RowSource::Parquet => parquet_rows::load(beginning, task.source, &mut table)?,
         RowSource::Csv | RowSource::Tsv => {
             let delimiter = delimiter(kind, &beginning);
@@ -50,6 +57,11 @@ pub(super) fn load<'c>(
     table.finish()?;
     connection.execute_batch("COMMIT").map_err(internal)?;
     Ok(table)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn refuse_parquet() -> Refusal {
+    Refusal::Invalid(LeftOut(BuildFeature::Parquet).to_string())
 }
 
 fn guess(beginning: &[u8], media_type: Option<&str>) -> Result<RowSource, Refusal> {
@@ -82,3 +94,6 @@ fn delimiter(kind: RowSource, beginning: &[u8]) -> u8 {
     // Of equals the last one is taken.
     [b'|', b'\t', b';', b','].into_iter().max_by_key(|delimiter| count(*delimiter)).unwrap_or(b',')
 }
+
+#[cfg(all(test, not(feature = "parquet")))]
+mod tests;

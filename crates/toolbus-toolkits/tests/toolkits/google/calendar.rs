@@ -76,7 +76,7 @@ async fn mx_k1_one_bound_is_given_alone() {
 
 #[tokio::test]
 async fn rule_16_today_is_in_the_zone_of_the_user() {
-    let zone = |settings: &mut toolbus_toolkits::google::GoogleSettings| {
+    let zone = |settings: &mut toolbus_toolkits::GoogleSettings| {
         settings.time_zone = Some("Europe/Berlin".to_owned());
     };
     let Some(bench) = Bench::start_with(empty, zone).await else { return };
@@ -136,7 +136,7 @@ async fn rule_14_dates_and_times_are_not_mixed_nor_turned_round() {
 
 #[tokio::test]
 async fn rule_15_a_time_without_an_offset_is_the_users() {
-    let zone = |settings: &mut toolbus_toolkits::google::GoogleSettings| {
+    let zone = |settings: &mut toolbus_toolkits::GoogleSettings| {
         settings.time_zone = Some("America/New_York".to_owned());
     };
     let Some(bench) = Bench::start_with(echo, zone).await else { return };

@@ -59,7 +59,7 @@ async fn answers_that_are_none_are_errors() {
     let count = replies.len();
     let mut replies = replies.into_iter();
     let api = move |_: &str, _: &Asked| Answer::Reply(replies.next().expect("a reply"));
-    let quick = |settings: &mut toolbus_toolkits::google::GoogleSettings| {
+    let quick = |settings: &mut toolbus_toolkits::GoogleSettings| {
         settings.timeout = "5s".parse().expect("a time");
     };
     let Some(bench) = Bench::start_with(api, quick).await else { return };

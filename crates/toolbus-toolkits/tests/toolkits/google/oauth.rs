@@ -86,7 +86,7 @@ async fn a_logout_and_another_login_count_at_once() {
 
 #[tokio::test]
 async fn answers_of_a_refresh_that_are_none_are_errors() {
-    let quick = |settings: &mut toolbus_toolkits::google::GoogleSettings| {
+    let quick = |settings: &mut toolbus_toolkits::GoogleSettings| {
         settings.timeout = "3s".parse().expect("a time");
     };
     let Some(bench) = Bench::start_with(silent, quick).await else { return };

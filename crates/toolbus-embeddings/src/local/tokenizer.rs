@@ -3,8 +3,7 @@
 
 use serde_json::Value;
 use tokenizers::{PostProcessor as _, TruncationParams};
-
-use super::EmbedError;
+use toolbus_search::EmbedError;
 
 const WHAT: &str = "tokenizer.json";
 /// Most tokens of a vocabulary.

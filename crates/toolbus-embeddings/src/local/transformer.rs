@@ -10,12 +10,11 @@ use candle_nn::VarBuilder;
 use candle_transformers::models::bert::{BertModel, Config};
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError};
 
 use super::files::{self, TOKENIZER_BYTES_MAX, WEIGHTS_BYTES_MAX};
 use super::tensors::Tensors;
 use super::tokenizer::Tokenizer;
-use super::{Embed, EmbedError};
-use crate::DIMENSIONS_MAX;
 
 const CONFIG: &str = "the configuration of the model";
 /// Largest file of a model's configuration that is read.

@@ -1,4 +1,4 @@
-//! An endpoint of embeddings, on loopback.
+//! An endpoint of embeddings on loopback, and the rules between settings.
 
 use serde_json::{Value, json};
 use toolbus_config::{Environment, SettingsFile, Sources, load};
@@ -76,11 +76,24 @@ async fn a_model_that_cannot_be_used_is_none() {
     assert!(settings.open(None).await.is_none());
 }
 
-/// What is wrong with a section `discovery.embeddings`; nothing where it is right.
+/// Settings with a section `embeddings`.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    embeddings: EmbeddingSettings,
+}
+
+impl toolbus_config::Settings for Settings {
+    fn check(&self, mistakes: &mut Mistakes<'_>) {
+        self.embeddings.check("embeddings", mistakes);
+    }
+}
+
+/// Returns the mistakes in a section `embeddings`; an empty text if there are none.
 fn mistakes(section: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("toolbus.toml");
-    std::fs::write(&path, format!("[discovery.embeddings]\n{section}")).expect("it is written");
+    std::fs::write(&path, format!("[embeddings]\n{section}")).expect("it is written");
     let environment: Environment = std::iter::empty::<(String, String)>().collect();
     let sources = Sources {
         file: SettingsFile::IfPresent(path),
@@ -89,7 +102,7 @@ fn mistakes(section: &str) -> String {
         environment: &environment,
         arguments: Vec::new(),
     };
-    let loaded = load::<crate::settings::Settings>(sources);
+    let loaded = load::<Settings>(sources);
     loaded.err().map(|errors| errors.to_string()).unwrap_or_default()
 }
 
@@ -97,8 +110,11 @@ fn mistakes(section: &str) -> String {
 fn there_is_one_model() {
     let (files, folder) = ("weights = \"w\"\ntokenizer = \"t\"\n", "transformer = \"f\"\n");
     let endpoint = "base_url = \"http://127.0.0.1:9\"\nmodel = \"m\"\ndimensions = 2\n";
-    for right in ["", files, folder, endpoint] {
+    for right in ["", endpoint] {
         assert_eq!(mistakes(right), "", "{right}");
+    }
+    for local in [files, folder] {
+        assert_eq!(mistakes(local).is_empty(), cfg!(feature = "local"), "{local}");
     }
 
     for (wrong, expected) in [
@@ -114,4 +130,19 @@ fn there_is_one_model() {
         let mistakes = mistakes(&wrong);
         assert!(mistakes.contains(expected), "{wrong}: {mistakes}");
     }
+}
+
+#[cfg(not(feature = "local"))]
+#[tokio::test]
+async fn a_build_without_local_models_refuses_them_and_names_the_feature() {
+    let text = "this build has no local embedding models; build with --features embeddings";
+    for (section, key) in [
+        ("weights = \"w\"\ntokenizer = \"t\"", "embeddings.weights"),
+        ("transformer = \"f\"", "embeddings.transformer"),
+    ] {
+        let mistakes = mistakes(section);
+        assert!(mistakes.contains(key) && mistakes.contains(text), "{mistakes}");
+    }
+    let error = open_transformer(Path::new("/model")).await.err().expect("refused");
+    assert!(error.to_string().contains(text), "{error}");
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::embed::tests::safetensors;
+use crate::local::tests::safetensors;
 
 const WORDS: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "red"];
 

@@ -5,8 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
-
-use super::EmbedError;
+use toolbus_search::EmbedError;
 
 /// Largest file of weights that is read.
 pub(super) const WEIGHTS_BYTES_MAX: u64 = 1_024 * 1_024 * 1_024;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
+use toolbus_search::EmbedError;
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! The model that turns texts of tools into vectors: files that run in this process, or an endpoint
-//! of OpenAI's API or one that imitates it.
+//! The settings of the model that turns texts of tools into vectors: files that run in this
+//! process, or an endpoint of OpenAI's API or one that imitates it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolbus_config::{HttpUrl, KeyReference, Mistakes, Secret};
 use toolbus_fetch::{BodyLimit, FetchConfig, FetchRequest, Fetcher, Oversize};
-use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError, StaticModel, TransformerModel};
+use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError};
 use toolbus_tools::CredentialSource;
-use toolbus_vault::LazyVault;
 use zeroize::Zeroizing;
+
+#[cfg(feature = "local")]
+use crate::{StaticModel, TransformerModel};
+#[cfg(not(feature = "local"))]
+use toolbus_config::build_features::{BuildFeature, LeftOut};
 
 /// The provider of the endpoint's key in the vault.
 const VAULT_PROVIDER: &str = "embeddings";
@@ -72,7 +76,7 @@ struct AnswerVector {
 
 impl EmbeddingSettings {
     /// Adds what is wrong with them, under the key that they have.
-    pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
+    pub fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
         let mut wrong = |name: &str, what: &str| mistakes.add(&format!("{key}.{name}"), what);
         if self.weights.is_some() != self.tokenizer.is_some() {
             wrong("weights", "weights and tokenizer are set together");
@@ -82,8 +86,8 @@ impl EmbeddingSettings {
             ("transformer", self.transformer.is_some()),
             ("base_url", self.base_url.is_some()),
         ];
-        let mut kinds = kinds.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name);
-        if let (Some(one), Some(other)) = (kinds.next(), kinds.next()) {
+        let mut set = kinds.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name);
+        if let (Some(one), Some(other)) = (set.next(), set.next()) {
             wrong(other, &format!("there is one model: set either {one} or {other}"));
         }
 
@@ -100,16 +104,21 @@ impl EmbeddingSettings {
         if let Some(Err(problem)) = self.api_key.as_ref().map(KeyReference::parse) {
             wrong("api_key", problem);
         }
+
+        #[cfg(not(feature = "local"))]
+        for (name, _) in kinds.into_iter().filter(|(name, is_set)| *is_set && *name != "base_url") {
+            wrong(name, &LeftOut(BuildFeature::Embeddings).to_string());
+        }
     }
 
-    /// The model of the settings. `None`: there is none, or it cannot be used, which is logged:
-    /// tools are found by their words then.
-    pub(crate) async fn open(&self, vault: Option<&LazyVault>) -> Option<Arc<dyn Embed>> {
+    /// Opens the model of the settings. `None` if they name none, or if it cannot be used, which is
+    /// logged: tools are then found by their words. `vault` has the credential that `api_key`
+    /// names.
+    pub async fn open(&self, vault: Option<&dyn CredentialSource>) -> Option<Arc<dyn Embed>> {
         let opened = if let (Some(weights), Some(tokenizer)) = (&self.weights, &self.tokenizer) {
-            let (weights, tokenizer) = (weights.clone(), tokenizer.clone());
-            read_model(move || StaticModel::open(&weights, &tokenizer)).await
-        } else if let Some(folder) = self.transformer.clone() {
-            read_model(move || TransformerModel::open(&folder)).await
+            open_static(weights, tokenizer).await
+        } else if let Some(folder) = &self.transformer {
+            open_transformer(folder).await
         } else if let Some(base_url) = &self.base_url {
             let endpoint = self.open_endpoint(base_url, vault).await;
             endpoint.map(|endpoint| Arc::new(endpoint) as Arc<dyn Embed>)
@@ -128,7 +137,7 @@ impl EmbeddingSettings {
     async fn open_endpoint(
         &self,
         base_url: &HttpUrl,
-        vault: Option<&LazyVault>,
+        vault: Option<&dyn CredentialSource>,
     ) -> Result<EmbeddingEndpoint, EmbedError> {
         let url = base_url.below(&["embeddings"]);
         Ok(EmbeddingEndpoint {
@@ -142,7 +151,7 @@ impl EmbeddingSettings {
 
     async fn key(
         &self,
-        vault: Option<&LazyVault>,
+        vault: Option<&dyn CredentialSource>,
     ) -> Result<Option<Zeroizing<String>>, EmbedError> {
         let Some(written) = &self.api_key else { return Ok(None) };
         match KeyReference::parse(written).map_err(failed)? {
@@ -152,9 +161,8 @@ impl EmbeddingSettings {
                 Err(_) => Err(failed(format!("the variable {name} is not set"))),
             },
             KeyReference::Vault(name) => {
-                let vault =
+                let source =
                     vault.ok_or_else(|| failed("its key is in the vault: there is none"))?;
-                let source: &dyn CredentialSource = vault;
                 let found = source.find(VAULT_PROVIDER, &name).await.map_err(failed)?;
                 let missing = || failed(format!("the vault has no {name} of {VAULT_PROVIDER}"));
                 found.ok_or_else(missing).map(Some)
@@ -210,7 +218,30 @@ impl Embed for EmbeddingEndpoint {
     }
 }
 
-/// Reads the files of a model where that may block.
+#[cfg(feature = "local")]
+async fn open_static(weights: &Path, tokenizer: &Path) -> Result<Arc<dyn Embed>, EmbedError> {
+    let (weights, tokenizer) = (weights.to_owned(), tokenizer.to_owned());
+    read_model(move || StaticModel::open(&weights, &tokenizer)).await
+}
+
+#[cfg(feature = "local")]
+async fn open_transformer(folder: &Path) -> Result<Arc<dyn Embed>, EmbedError> {
+    let folder = folder.to_owned();
+    read_model(move || TransformerModel::open(&folder)).await
+}
+
+#[cfg(not(feature = "local"))]
+async fn open_static(_: &Path, _: &Path) -> Result<Arc<dyn Embed>, EmbedError> {
+    Err(failed(LeftOut(BuildFeature::Embeddings)))
+}
+
+#[cfg(not(feature = "local"))]
+async fn open_transformer(_: &Path) -> Result<Arc<dyn Embed>, EmbedError> {
+    Err(failed(LeftOut(BuildFeature::Embeddings)))
+}
+
+/// Reads the files of a model on a thread that may block.
+#[cfg(feature = "local")]
 async fn read_model<M: Embed + 'static>(
     open: impl FnOnce() -> Result<M, EmbedError> + Send + 'static,
 ) -> Result<Arc<dyn Embed>, EmbedError> {

@@ -4,13 +4,11 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use async_trait::async_trait;
+use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError, is_stop_word};
 
 use super::files::{self, TOKENIZER_BYTES_MAX, WEIGHTS_BYTES_MAX};
 use super::tensors::Tensors;
 use super::tokenizer::Tokenizer;
-use super::{Embed, EmbedError};
-use crate::DIMENSIONS_MAX;
-use crate::tool_index::text::is_stop_word;
 
 /// What the weights are called by wordllama, and by model2vec.
 const NAMES: [&str; 2] = ["embedding.weight", "embeddings"];

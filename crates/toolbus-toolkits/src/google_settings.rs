@@ -3,17 +3,12 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(not(feature = "google"))]
+use toolbus_config::build_features::{BuildFeature, LeftOut};
 use toolbus_config::{HttpUrl, KeyReference, Mistakes, Secret, TimeSpan};
 
-const GMAIL_URL: &str = "https://gmail.googleapis.com";
-const CALENDAR_URL: &str = "https://www.googleapis.com";
-const AUTHORIZE_URL: &str = "https://accounts.google.com/o/oauth2/v2/auth";
-const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
-const DEVICE_URL: &str = "https://oauth2.googleapis.com/device/code";
-const REVOKE_URL: &str = "https://oauth2.googleapis.com/revoke";
 /// The longest time that a request may take.
 const TIMEOUT_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -47,24 +42,6 @@ pub struct GoogleSettings {
     pub revoke_url: Option<HttpUrl>,
 }
 
-/// An address, and whether the operator named it.
-#[derive(Debug, Clone)]
-pub(super) struct Endpoint {
-    pub(super) url: Url,
-    pub(super) is_internal: bool,
-}
-
-/// The addresses that requests go to.
-#[derive(Debug, Clone)]
-pub(super) struct Endpoints {
-    pub(super) gmail: Endpoint,
-    pub(super) calendar: Endpoint,
-    pub(super) authorize: Endpoint,
-    pub(super) token: Endpoint,
-    pub(super) device: Endpoint,
-    pub(super) revoke: Endpoint,
-}
-
 impl Default for GoogleSettings {
     fn default() -> Self {
         Self {
@@ -92,7 +69,13 @@ impl GoogleSettings {
             if let Some(Err(problem)) = written.map(KeyReference::parse) {
                 mistakes.add(key, problem);
             }
+
+            #[cfg(not(feature = "google"))]
+            if written.is_some() {
+                mistakes.add(key, LeftOut(BuildFeature::Google).to_string());
+            }
         }
+
         if !(Duration::from_millis(100)..=TIMEOUT_MAX).contains(&self.timeout.duration()) {
             mistakes.add("google.timeout", "between 100 ms and five minutes");
         }
@@ -102,21 +85,4 @@ impl GoogleSettings {
             mistakes.add("google.time_zone", format!("there is no zone '{zone}'"));
         }
     }
-
-    pub(super) fn endpoints(&self) -> Endpoints {
-        Endpoints {
-            gmail: endpoint(self.gmail_url.as_ref(), GMAIL_URL),
-            calendar: endpoint(self.calendar_url.as_ref(), CALENDAR_URL),
-            authorize: endpoint(self.authorize_url.as_ref(), AUTHORIZE_URL),
-            token: endpoint(self.token_url.as_ref(), TOKEN_URL),
-            device: endpoint(self.device_url.as_ref(), DEVICE_URL),
-            revoke: endpoint(self.revoke_url.as_ref(), REVOKE_URL),
-        }
-    }
-}
-
-fn endpoint(written: Option<&HttpUrl>, own: &str) -> Endpoint {
-    let url = written.map_or(own, HttpUrl::expose);
-    let url = Url::parse(url).expect("it was read as a URL");
-    Endpoint { url, is_internal: written.is_some() }
 }

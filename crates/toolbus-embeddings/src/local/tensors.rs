@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use candle_core::{DType, Device, Tensor, safetensors};
-
-use super::EmbedError;
+use toolbus_search::EmbedError;
 
 const WHAT: &str = "a safetensors file";
 

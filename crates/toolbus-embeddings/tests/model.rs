@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use toolbus_search::{Embed as _, StaticModel, TransformerModel};
+use toolbus_embeddings::{StaticModel, TransformerModel};
+use toolbus_search::Embed as _;
 use toolbus_testkit::search::{minilm, wordllama};
 
 /// As wordllama's own tokenizer and weights give them.
