@@ -34,6 +34,8 @@ pub struct SubagentsConfig {
     pub timeout_grace: Duration,
     /// Longest time between two looks for work and ends of lost processes, while there is any.
     pub look_interval: Duration,
+    /// Time during which only the process that ran a subagent tells its end.
+    pub handover_grace: Duration,
     /// Time before an end that could not be taken is told again. It doubles each time, up to 5
     /// seconds.
     pub tell_backoff: Duration,
@@ -80,6 +82,7 @@ impl Default for SubagentsConfig {
             cancel_grace: Duration::from_secs(10),
             timeout_grace: Duration::from_secs(2),
             look_interval: Duration::from_secs(1),
+            handover_grace: Duration::from_secs(3),
             tell_backoff: Duration::from_millis(500),
             tell_timeout: Duration::from_secs(30 * 60),
             history_ttl: Duration::from_secs(24 * 60 * 60),

@@ -116,12 +116,14 @@ impl Looking {
             return Ok(IDLE_INTERVAL);
         }
 
-        let mut wait = self.subagents.deps.config.look_interval;
+        let config = &self.subagents.deps.config;
+        let handover_grace = config.handover_grace;
+        let mut wait = config.look_interval;
         for row in &open {
             if row.is_orphan(now_ms) && !self.subagents.runs_here(&row.id) {
                 self.take_up(row).await?;
             }
-            if row.may_be_told_by(&self.subagents.deps.instance, now_ms) {
+            if row.may_be_told_by(&self.subagents.deps.instance, now_ms, handover_grace) {
                 wait = wait.min(self.tellings.tell(row).await?);
             }
         }

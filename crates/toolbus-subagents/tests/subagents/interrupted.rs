@@ -124,6 +124,7 @@ async fn one_whose_process_is_killed_goes_on_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_whose_process_is_killed_before_telling_is_told_elsewhere() {
     for setup in Setup::all(Work::echo).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let killed = Process::start(&setup.hearing(Hearing::Later(usize::MAX))).await;
         let id = killed.spawn("x").await;
         let listener = Arc::clone(&killed.host().listener);
@@ -143,6 +144,7 @@ async fn an_end_whose_process_is_killed_before_telling_is_told_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_whose_process_is_killed_while_telling_is_told_elsewhere() {
     for setup in Setup::all(Work::echo).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let killed = Process::start(&setup.hearing(Hearing::Hangs)).await;
         let id = killed.spawn("x").await;
         let listener = Arc::clone(&killed.host().listener);
@@ -163,6 +165,7 @@ async fn an_end_whose_process_is_killed_while_telling_is_told_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_lost_three_times_fails() {
     for setup in Setup::all(Work::deaf).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let first = Process::start(&setup).await;
         let id = first.spawn("x").await;
         let mut killed = first;
@@ -212,6 +215,7 @@ async fn a_process_that_stops_spawns_nothing_more_and_waits_for_what_ends() {
         })
     };
     for setup in Setup::all(work).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let host = setup.start();
         let id = host.spawn("x").await;
         let (subagents, listener) = (host.subagents.clone(), Arc::clone(&host.listener));
@@ -273,6 +277,7 @@ async fn one_that_is_cancelled_after_a_kill_is_not_gone_on_with() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_after_a_kill_is_told() {
     for setup in Setup::all(Work::deaf).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let killed = Process::start(&setup).await;
         let timeout = Some(Duration::from_millis(60_000));
         let id = killed.spawn_new(NewSubagent { timeout, ..new_subagent("x") }).await;
@@ -324,6 +329,7 @@ async fn what_was_spent_is_not_spent_again() {
         })
     };
     for setup in Setup::all(spending).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let mut spent = Vec::new();
         let mut process = Process::start(&setup.working(&spending())).await;
         process.spawn("x").await;

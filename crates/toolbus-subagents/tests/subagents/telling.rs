@@ -75,6 +75,7 @@ async fn two_processes_tell_each_end_once() {
 #[tokio::test]
 async fn an_end_that_cannot_be_read_is_left_out() {
     for setup in Setup::all(Work::echo).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let quiet = setup.start_without_runner();
         quiet.spawn("x").await;
         quiet.eventually_counts("SELECT COUNT(*) FROM subagents WHERE state = 'ended'", 1).await;
