@@ -1,11 +1,12 @@
 //! `cargo xtask tidy`: what the compiler and clippy cannot check. [`laws`] are about who may depend
-//! on whom, [`files`] about single files, [`style`] about production code and [`history`] about
+//! on whom, [`files`] about single files, [`sleeps`] about tests, [`style`] about production code and [`history`] about
 //! commits. Every mistake is listed, each with its place and how to mend it.
 
 mod figures;
 mod files;
 mod history;
 mod laws;
+mod sleeps;
 mod source;
 mod style;
 mod tokens;
@@ -57,6 +58,7 @@ pub(crate) fn check_tree() -> anyhow::Result<()> {
     mistakes.extend(history::check_subjects());
     for (path, text) in &files {
         mistakes.extend(files::check_file(path, text));
+        mistakes.extend(sleeps::check_file(path, text));
     }
 
     for source in &sources {

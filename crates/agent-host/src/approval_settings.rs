@@ -42,6 +42,7 @@ impl Default for ApprovalSettings {
             keep_for,
             remember_for,
             pending_max,
+            ..
         } = ApprovalConfig::default();
         Self {
             timeout: TimeSpan::seconds(timeout.as_secs()),
@@ -77,6 +78,7 @@ impl ApprovalSettings {
             keep_for: self.keep_for.duration(),
             remember_for: self.remember_for.duration(),
             pending_max: self.pending_max,
+            ..ApprovalConfig::default()
         }
     }
 }

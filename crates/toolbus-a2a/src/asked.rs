@@ -1,5 +1,7 @@
 //! The rows of tasks for other agents.
 
+use std::time::Duration;
+
 use toolbus_policy::SessionOwner;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
@@ -17,8 +19,6 @@ const ENDED: &str = "ended";
 
 /// How long a process keeps an event to itself that it is telling, without saying so again.
 pub(crate) const TELL_TTL_MS: i64 = 30_000;
-/// How long the process that has asked for a task is left alone with telling its end.
-const HANDOVER_GRACE_MS: i64 = 3_000;
 
 /// A task that is to be asked for.
 pub(crate) struct NewAsked {
@@ -449,11 +449,17 @@ impl AskedRow {
         }
     }
 
-    /// Whether this process may tell what there is to tell.
-    pub(crate) fn may_be_told_by(&self, instance: &InstanceId, now_ms: i64) -> bool {
+    /// Whether this process may tell what there is to tell. The process that has asked for the
+    /// task is left alone with that for the grace.
+    pub(crate) fn may_be_told_by(
+        &self,
+        instance: &InstanceId,
+        now_ms: i64,
+        handover_grace: Duration,
+    ) -> bool {
         let since_ms = self.ended_ms.or(self.cancel_ms).unwrap_or_default();
         let is_ours = self.holder == instance.as_str()
-            || now_ms >= since_ms.saturating_add(HANDOVER_GRACE_MS);
+            || now_ms >= since_ms.saturating_add(ms(handover_grace));
         self.has_event && self.telling_until_ms <= now_ms && is_ours
     }
 }

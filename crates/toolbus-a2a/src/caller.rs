@@ -45,11 +45,9 @@ const TELL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const TELL_RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to tell a status.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
-/// Until an event is told again that could not be taken: at first, and at most.
-const TELL_BACKOFF: Duration = Duration::from_millis(500);
+/// Longest time before an event that could not be taken is told again.
 const TELL_BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// The longest sleep while there are tasks, and without any.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// The longest sleep while there are no tasks.
 const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 /// The shortest sleep.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(5);
@@ -305,7 +303,8 @@ impl Teller {
             return Ok(IDLE_INTERVAL);
         }
 
-        let mut wait = LOOK_INTERVAL;
+        let config = &self.asked.deps().config;
+        let mut wait = config.tell_interval;
         for row in &rows {
             if row.is_open {
                 let left_ms = row.deadline_ms.saturating_sub(now_ms);
@@ -314,11 +313,10 @@ impl Teller {
                     _ => self.time_out(row).await?,
                 }
             }
-            if row.may_be_told_by(&self.asked.deps().instance, now_ms) {
+            if row.may_be_told_by(&self.asked.deps().instance, now_ms, config.handover_grace) {
                 wait = wait.min(self.tell(row).await?);
             }
         }
-        let config = &self.asked.deps().config;
         let oldest_ms = now_ms.saturating_sub(ms(config.history_ttl));
         if rows.iter().any(|row| row.ended_ms.is_some_and(|ended_ms| ended_ms < oldest_ms)) {
             let forgotten = self.asked.rows().forget_untold(config).await?;
@@ -353,7 +351,7 @@ impl Teller {
         {
             let mut under_way = self.under_way.lock();
             if under_way.len() >= TELLING_MAX || !under_way.insert(row.id.clone()) {
-                return Ok(LOOK_INTERVAL);
+                return Ok(self.asked.deps().config.tell_interval);
             }
         }
 
@@ -361,7 +359,7 @@ impl Teller {
         let Ok(Some(claim)) = claimed else {
             self.under_way.lock().remove(&row.id);
             claimed?;
-            return Ok(LOOK_INTERVAL);
+            return Ok(self.asked.deps().config.tell_interval);
         };
         let telling = Telling {
             asked: self.asked.clone(),
@@ -370,7 +368,7 @@ impl Teller {
             put_off: Arc::clone(&self.put_off),
         };
         self.tellings.spawn(telling.run(claim));
-        Ok(LOOK_INTERVAL)
+        Ok(self.asked.deps().config.tell_interval)
     }
 }
 
@@ -401,7 +399,9 @@ impl Telling {
             let mut put_off = self.put_off.lock();
             let last = put_off.remove(id).map(|put_off| put_off.wait);
             if !is_told {
-                let wait = last.map_or(TELL_BACKOFF, |wait| (wait * 2).min(TELL_BACKOFF_MAX));
+                let wait = last.map_or(self.asked.deps().config.tell_backoff, |wait| {
+                    (wait * 2).min(TELL_BACKOFF_MAX)
+                });
                 put_off.insert(id.clone(), PutOff { until: Instant::now() + wait, wait });
             }
         }

@@ -19,6 +19,10 @@ pub struct A2aConfig {
     pub well_known: Vec<AgentCard>,
     /// How often the agent announces itself.
     pub announce_interval: Duration,
+    /// Shortest time between two announcements, however many newcomers ask for one.
+    pub announce_pace: Duration,
+    /// Time that agents have to announce themselves after this one has asked them to.
+    pub settle_grace: Duration,
     /// How long an agent is known that does not announce itself again.
     pub seen_ttl: Duration,
     /// Most agents in the directory.
@@ -40,6 +44,17 @@ pub struct A2aConfig {
     pub lease_ttl: Duration,
     /// How long a task may go on that was cancelled. It is dropped then.
     pub cancel_grace: Duration,
+    /// Time that a task has to end after its own time is over.
+    pub timeout_grace: Duration,
+    /// Longest time between two looks for tasks of lost processes, while there are any tasks.
+    pub look_interval: Duration,
+    /// Longest time between two looks for answers to tell, while there are any tasks.
+    pub tell_interval: Duration,
+    /// Time during which only the process that asked for a task tells its end.
+    pub handover_grace: Duration,
+    /// Time before an end that a session could not take is told again. It doubles each time, up
+    /// to 5 seconds.
+    pub tell_backoff: Duration,
     /// How long tasks are remembered after their end.
     pub history_ttl: Duration,
     /// Most tasks of others that are remembered.
@@ -54,6 +69,8 @@ impl A2aConfig {
             card: Some(AgentCard { agent_name: agent.to_string(), ..AgentCard::default() }),
             well_known: Vec::new(),
             announce_interval: Duration::from_secs(2 * 60),
+            announce_pace: Duration::from_millis(500),
+            settle_grace: Duration::from_secs(1),
             seen_ttl: Duration::from_secs(24 * 60 * 60),
             agents_max: 1_000,
             timeout: Duration::from_secs(5 * 60),
@@ -64,6 +81,11 @@ impl A2aConfig {
             task_timeout: Duration::from_secs(25 * 60),
             lease_ttl: Duration::from_secs(10),
             cancel_grace: Duration::from_secs(10),
+            timeout_grace: Duration::from_secs(2),
+            look_interval: Duration::from_secs(1),
+            tell_interval: Duration::from_secs(2),
+            handover_grace: Duration::from_secs(3),
+            tell_backoff: Duration::from_millis(500),
             history_ttl: Duration::from_secs(24 * 60 * 60),
             history_max: 10_000,
         }

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -32,8 +31,6 @@ const DESCRIPTION_BYTES_MAX: usize = 4 << 10;
 const WORD_BYTES_MAX: usize = 256;
 /// Most tags and most examples that are kept of a skill.
 const WORDS_MAX: usize = 16;
-/// How long agents may take to announce themselves that were asked to.
-const SETTLE_GRACE: Duration = Duration::from_secs(1);
 /// How old what is written of an agent may be that announces itself unchanged, in milliseconds.
 const REWRITE_INTERVAL_MS: i64 = 60_000;
 
@@ -349,7 +346,7 @@ impl Directory {
     /// Waits, in the first second, until agents have had the time to announce themselves.
     pub(crate) async fn until_settled(&self) {
         if let Some(since) = self.0.heard_since.get() {
-            tokio::time::sleep_until(*since + SETTLE_GRACE).await;
+            tokio::time::sleep_until(*since + self.0.config.settle_grace).await;
         }
     }
 

@@ -34,9 +34,7 @@ const CARD_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// Until a card is read again that could not be: at first, and at most.
 const CARD_BACKOFF: Duration = Duration::from_secs(5);
 const CARD_BACKOFF_MAX: Duration = Duration::from_secs(5 * 60);
-/// How often it is looked for what other processes have left, while there is anything.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same without anything.
+/// Time between two looks for what other processes have left, while there is nothing.
 const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 /// Tasks that this process sends or asks after at a time. Others wait.
 const DRIVEN_MAX: usize = 256;
@@ -211,7 +209,7 @@ impl Inner {
         while !self.stop.is_cancelled() {
             let wait = self.look(&tasks, &abandon).await.unwrap_or_else(|error| {
                 tracing::warn!(error = error.as_dyn(), "could not look after tasks over HTTP");
-                LOOK_INTERVAL
+                self.asked.deps().config.look_interval
             });
             // Every arm only waits.
             tokio::select! {
@@ -243,6 +241,6 @@ impl Inner {
                 this.under_way.lock().remove(&id);
             });
         }
-        Ok(LOOK_INTERVAL)
+        Ok(self.asked.deps().config.look_interval)
     }
 }

@@ -23,8 +23,6 @@ use crate::{A2aConfig, Directory};
 const EVERYTHING: &str = "discovery.*";
 /// Announcements that are fetched ahead.
 pub(crate) const ANNOUNCEMENTS_FLOW: Flow = Flow::Ordered { prefetch: NonZeroU16::MIN };
-/// The shortest time between two announcements.
-const PACE_INTERVAL: Duration = Duration::from_millis(500);
 /// Until an announcement is tried again that could not be made.
 const ANNOUNCE_BACKOFF: Duration = Duration::from_secs(5);
 /// How long a farewell may take.
@@ -123,7 +121,7 @@ async fn announce(
         let wait = if is_heard { deps.config.announce_interval } else { ANNOUNCE_BACKOFF };
         // However many come, they are told together.
         let told_newcomers = async {
-            tokio::time::sleep(PACE_INTERVAL).await;
+            tokio::time::sleep(deps.config.announce_pace).await;
             newcomer.notified().await;
         };
         // Every arm only waits.

@@ -49,16 +49,12 @@ pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 pub(crate) const CANCELS_FLOW: Flow = Flow::Concurrent(NonZeroU16::MIN);
 /// How often a task is begun that is lost each time.
 const BEGUN_MAX: i64 = 3;
-/// How often it is looked for tasks of processes that were lost, while there are any tasks.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same without any.
+/// Time between two looks for tasks of lost processes, while there are no tasks.
 const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 /// How often old tasks are forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 /// How often an answer is written down, where the store fails.
 const KEEP_ATTEMPTS_MAX: u32 = 5;
-/// How long a task has to end whose time is over.
-const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
 /// How long a wish to cancel has at the end.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
@@ -263,7 +259,7 @@ impl Inner {
                     tracing::debug!(error = error.as_dyn(), "could not keep a task yet");
                 }
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(self.deps.config.look_interval).await;
         }
         self.received.begin(new).await
     }
@@ -397,7 +393,7 @@ impl Inner {
             if attempt >= KEEP_ATTEMPTS_MAX {
                 break;
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(self.deps.config.look_interval).await;
         }
         // It is answered all the same; what comes of it twice is one to whoever has asked.
         true
@@ -452,7 +448,7 @@ impl Inner {
             () = tokio::time::sleep(timeout) => {
                 stop.cancel();
                 // However it ends now, its time was over.
-                let _ = tokio::time::timeout(TIMEOUT_GRACE, &mut run).await;
+                let _ = tokio::time::timeout(self.deps.config.timeout_grace, &mut run).await;
                 let message = format!("the task took longer than {} s", timeout.as_secs());
                 return Some(Ended::timed_out(message));
             }
@@ -609,7 +605,7 @@ impl Inner {
             }
             let wait = self.look(&stop, &tasks).await.unwrap_or_else(|error| {
                 tracing::warn!(error = error.as_dyn(), "could not look after tasks of others");
-                LOOK_INTERVAL
+                self.deps.config.look_interval
             });
             // Every arm only waits.
             tokio::select! {
@@ -650,7 +646,7 @@ impl Inner {
                 this.wake();
             });
         }
-        Ok(LOOK_INTERVAL)
+        Ok(self.deps.config.look_interval)
     }
 }
 

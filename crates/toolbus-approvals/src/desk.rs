@@ -24,10 +24,8 @@ use crate::answers::ApprovalStore;
 use crate::calls::HostRows;
 use crate::gate::ApprovalGate;
 use crate::tables::CHANGES;
-use crate::upkeep::{HOST_TTL, TakenOver};
+use crate::upkeep::TakenOver;
 
-/// How often a process says that it lives.
-const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it tidies up.
 const TIDY_INTERVAL: Duration = Duration::from_secs(30);
 /// Most calls without an answer that are brought back into memory. The others wait in the store.
@@ -38,8 +36,6 @@ const RETURNING_MAX: usize = 256;
 const RETURN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it is known that a call was brought back: no request is answered after so long.
 const RETURNED_TTL: Duration = toolbus_bus::deadline::REQUEST_TIMEOUT_MAX;
-
-const _: () = assert!(HOST_TTL.as_secs() >= 3 * RENEW_INTERVAL.as_secs());
 
 /// How approvals are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +53,8 @@ pub struct ApprovalConfig {
     pub remember_for: Duration,
     /// Most calls that wait for approval at the store.
     pub pending_max: u64,
+    /// How long a host counts as alive that has not said so again. It says so every third of it.
+    pub host_ttl: Duration,
 }
 
 impl Default for ApprovalConfig {
@@ -68,6 +66,7 @@ impl Default for ApprovalConfig {
             keep_for: Duration::from_secs(30 * 24 * 60 * 60),
             remember_for: Duration::from_secs(8 * 60 * 60),
             pending_max: 2_000_000,
+            host_ttl: Duration::from_secs(15),
         }
     }
 }
@@ -177,7 +176,7 @@ impl Desk {
     /// Opens the store, says that this process lives, and begins the upkeep.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), Error> {
         let starting = self.started.get_or_try_init(|| async {
-            self.rows.renew_host().await?;
+            self.rows.renew_host(self.config.host_ttl).await?;
             let desk = Arc::clone(self);
             self.tasks.spawn(async move { desk.keep_up().await });
             Ok(())
@@ -221,7 +220,8 @@ impl Desk {
     async fn keep_up(self: Arc<Self>) {
         let Ok(store) = self.rows.store().await else { return };
         let mut changes = store.changes(CHANGES);
-        let [mut renew, mut tidy] = [RENEW_INTERVAL, TIDY_INTERVAL].map(interval);
+        let renew_interval = self.config.host_ttl / 3;
+        let [mut renew, mut tidy] = [renew_interval, TIDY_INTERVAL].map(interval);
         for ticks in [&mut renew, &mut tidy] {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
@@ -248,7 +248,7 @@ impl Desk {
 
     async fn look_after(&self, is_renewal: bool, is_tidying: bool) -> Result<(), Error> {
         if is_renewal {
-            self.rows.renew_host().await?;
+            self.rows.renew_host(self.config.host_ttl).await?;
         }
         if is_tidying {
             self.rows.tidy(self.config.keep_for).await?;

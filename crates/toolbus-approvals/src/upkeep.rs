@@ -10,8 +10,6 @@ use crate::answers::later;
 use crate::calls::HostRows;
 use crate::tables::CHANGES;
 
-/// How long a host counts as alive that has not said so again.
-pub(crate) const HOST_TTL: Duration = Duration::from_secs(15);
 /// Rows that one statement changes or removes. More are left to the next.
 const BATCH: i64 = 500;
 
@@ -73,12 +71,12 @@ pub(crate) struct TakenOver {
 }
 
 impl HostRows {
-    /// Says that this host lives.
-    pub(crate) async fn renew_host(&self) -> Result<(), Error> {
+    /// Says that this host lives, which holds for `ttl`.
+    pub(crate) async fn renew_host(&self, ttl: Duration) -> Result<(), Error> {
         let host = self.host.clone();
         let renewed = self.store().await?.write(move |transaction| {
             Box::pin(async move {
-                let until = later(transaction.now_ms().await?, HOST_TTL);
+                let until = later(transaction.now_ms().await?, ttl);
                 sqlx::query(
                     "INSERT INTO approvals_hosts (id, until_ms) VALUES ($1, $2)
                      ON CONFLICT (id) DO UPDATE SET until_ms = $2",

@@ -53,7 +53,8 @@ async fn many_starts_that_are_given_up_leave_nothing() {
 
     let one = async |start: u32| {
         let set = ServerPool::start(entries.clone(), options.clone()).unwrap();
-        // From before anything runs up to long after everything does.
+        // sleeps: it is given up at any moment, from before anything runs up to long after
+        // everything does.
         tokio::time::sleep(Duration::from_millis(u64::from(start % 20 * 5))).await;
         if start.is_multiple_of(2) {
             drop(set);

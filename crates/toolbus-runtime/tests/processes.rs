@@ -300,6 +300,7 @@ async fn a_service_exports_while_it_runs_and_never_its_own_exporting() {
     let started = Instant::now();
     while collector.received().logs.is_empty() {
         assert!(started.elapsed() < PATIENCE, "nothing was exported");
+        // sleeps: looks again, within a limit.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     process.signal(Signal::TERM);
@@ -345,6 +346,7 @@ async fn a_collector_that_comes_back_is_told_and_gets_what_comes_then() {
     let started = Instant::now();
     while collector.received().spans.is_empty() {
         assert!(started.elapsed() < PATIENCE, "nothing was exported");
+        // sleeps: looks again, within a limit.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     process.signal(Signal::TERM);

@@ -30,6 +30,15 @@ pub struct SubagentsConfig {
     pub claim_ttl: Duration,
     /// How long a subagent may go on that was cancelled. It is dropped then.
     pub cancel_grace: Duration,
+    /// Time that a subagent has to end after its own time is over.
+    pub timeout_grace: Duration,
+    /// Longest time between two looks for work and ends of lost processes, while there is any.
+    pub look_interval: Duration,
+    /// Time during which only the process that ran a subagent tells its end.
+    pub handover_grace: Duration,
+    /// Time before an end that could not be taken is told again. It doubles each time, up to 5
+    /// seconds.
+    pub tell_backoff: Duration,
     /// How long it may take to tell an end: it is a turn of the agent.
     pub tell_timeout: Duration,
     /// How long subagents are remembered after their end was told, and ends that no session takes.
@@ -71,6 +80,10 @@ impl Default for SubagentsConfig {
             lease_ttl: Duration::from_secs(10),
             claim_ttl: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(10),
+            timeout_grace: Duration::from_secs(2),
+            look_interval: Duration::from_secs(1),
+            handover_grace: Duration::from_secs(3),
+            tell_backoff: Duration::from_millis(500),
             tell_timeout: Duration::from_secs(30 * 60),
             history_ttl: Duration::from_secs(24 * 60 * 60),
             history_max: 10_000,

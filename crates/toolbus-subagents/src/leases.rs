@@ -1,6 +1,8 @@
 //! The rows of subagents as those processes see them that run them and tell of them: what was left
 //! by others, what is to be told, and what is forgotten.
 
+use std::time::Duration;
+
 use toolbus_policy::SessionOwner;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
@@ -11,9 +13,6 @@ use crate::config::ms;
 use crate::rows::{ENDED, RUNNING, SubagentRows};
 use crate::tables::CHANGES;
 use crate::{Error, SubagentsConfig};
-
-/// How long the process that has written an end is left alone with telling it.
-const HANDOVER_GRACE_MS: i64 = 3_000;
 
 /// A subagent that runs, or whose end is to be told.
 #[derive(Debug, Clone)]
@@ -285,10 +284,15 @@ impl OpenRow {
     }
 
     /// Whether this process may tell its end.
-    pub(crate) fn may_be_told_by(&self, instance: &InstanceId, now_ms: i64) -> bool {
+    pub(crate) fn may_be_told_by(
+        &self,
+        instance: &InstanceId,
+        now_ms: i64,
+        handover_grace: Duration,
+    ) -> bool {
         let Some(ended_ms) = self.ended_ms else { return false };
         let is_ours = self.holder == instance.as_str()
-            || now_ms >= ended_ms.saturating_add(HANDOVER_GRACE_MS);
+            || now_ms >= ended_ms.saturating_add(ms(handover_grace));
         is_ours && self.telling_until_ms <= now_ms
     }
 }

@@ -21,8 +21,6 @@ use crate::subagents::{Inner, RunningHere};
 use crate::tables::CHANGES;
 use crate::{SubagentChange, SubagentEnd, SubagentEvent, SubagentRun};
 
-/// How long the work has to end whose time is over.
-const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
 /// How often an end is written down, where the store fails.
 const KEEP_ATTEMPTS_MAX: u32 = 30;
 /// Between two of them.
@@ -125,7 +123,7 @@ impl Inner {
                 let ended = tokio::select! {
                     ended = &mut work => ended.ok(),
                     () = &mut watching => return Stopped::Lost,
-                    () = tokio::time::sleep(TIMEOUT_GRACE) => None,
+                    () = tokio::time::sleep(self.deps.config.timeout_grace) => None,
                 };
                 return Stopped::Ended(timed_out(start.timeout, ended));
             }

@@ -18,8 +18,7 @@ use crate::{Error, SubagentEnd, Subagents};
 
 /// How often a subagent is begun that is lost each time.
 const BEGUN_MAX: i64 = 3;
-/// The longest sleep while there are subagents, and without any.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest sleep while there are no subagents.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// The shortest sleep.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(5);
@@ -86,7 +85,7 @@ impl Looking {
         while !stopping.is_cancelled() {
             let wait = self.round().await.unwrap_or_else(|error| {
                 tracing::warn!(error = error.as_dyn(), "could not look after subagents");
-                LOOK_INTERVAL
+                self.subagents.deps.config.look_interval
             });
             let changed = until_changed(self.changes.as_mut());
             // Every arm only waits.
@@ -117,12 +116,14 @@ impl Looking {
             return Ok(IDLE_INTERVAL);
         }
 
-        let mut wait = LOOK_INTERVAL;
+        let config = &self.subagents.deps.config;
+        let handover_grace = config.handover_grace;
+        let mut wait = config.look_interval;
         for row in &open {
             if row.is_orphan(now_ms) && !self.subagents.runs_here(&row.id) {
                 self.take_up(row).await?;
             }
-            if row.may_be_told_by(&self.subagents.deps.instance, now_ms) {
+            if row.may_be_told_by(&self.subagents.deps.instance, now_ms, handover_grace) {
                 wait = wait.min(self.tellings.tell(row).await?);
             }
         }

@@ -15,11 +15,8 @@ use crate::{Error, SubagentEvent, Told};
 
 /// Ends that are told at a time.
 const TELLING_MAX: usize = 16;
-/// Until an end is told again that could not be taken: at first, and at most.
-const TELL_BACKOFF: Duration = Duration::from_millis(500);
+/// Longest time before an end that could not be taken is told again.
 const TELL_BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Until it is looked again for one that is being told.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is written down that an end was told, where the store fails.
 const SETTLE_ATTEMPTS_MAX: u32 = 5;
 /// Between two of them.
@@ -63,7 +60,7 @@ impl Tellings {
         {
             let mut under_way = self.under_way.lock();
             if under_way.len() >= TELLING_MAX || !under_way.insert(row.id.clone()) {
-                return Ok(LOOK_INTERVAL);
+                return Ok(self.subagents.deps.config.look_interval);
             }
         }
 
@@ -71,10 +68,10 @@ impl Tellings {
         let Ok(Some(claim)) = claimed else {
             self.under_way.lock().remove(&row.id);
             claimed?;
-            return Ok(LOOK_INTERVAL);
+            return Ok(self.subagents.deps.config.look_interval);
         };
         self.subagents.tasks.spawn(self.clone().run(claim));
-        Ok(LOOK_INTERVAL)
+        Ok(self.subagents.deps.config.look_interval)
     }
 
     async fn run(self, claim: Claim) {
@@ -95,7 +92,8 @@ impl Tellings {
             let mut put_off = self.put_off.lock();
             let last = put_off.remove(&id).map(|put_off| put_off.wait);
             if !is_told {
-                let wait = last.map_or(TELL_BACKOFF, |wait| (wait * 2).min(TELL_BACKOFF_MAX));
+                let first = self.subagents.deps.config.tell_backoff;
+                let wait = last.map_or(first, |wait| (wait * 2).min(TELL_BACKOFF_MAX));
                 put_off.insert(id.clone(), PutOff { until: Instant::now() + wait, wait });
             }
         }

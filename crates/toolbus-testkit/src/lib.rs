@@ -47,7 +47,7 @@ mod parts;
 mod ports;
 mod wait;
 
-pub use wait::eventually;
+pub use wait::{eventually, quiet_for};
 
 /// Says that a test cannot run for want of a real part, and fails it where that is not allowed.
 ///

@@ -41,3 +41,31 @@ pub fn eventually<T, E: Debug>(
         }
     }
 }
+
+/// Looks throughout the window and panics as soon as a look fails. For something that must not
+/// happen, where no later event shows that its time has passed: this is the one place where a
+/// test lets real time go by, so keep the window short.
+///
+/// # Panics
+/// When a look fails, with its error.
+#[track_caller]
+pub fn quiet_for<E: Debug>(
+    window: Duration,
+    mut look: impl AsyncFnMut() -> Result<(), E>,
+) -> impl Future<Output = ()> {
+    let caller = Location::caller();
+    async move {
+        let start = Instant::now();
+        loop {
+            // The last look is after the whole window.
+            let is_last = start.elapsed() >= window;
+            if let Err(error) = look().await {
+                panic!("{caller}: not quiet after {:?}: {error:?}", start.elapsed());
+            }
+            if is_last {
+                return;
+            }
+            tokio::time::sleep(POLL_INTERVAL.min(window.saturating_sub(start.elapsed()))).await;
+        }
+    }
+}

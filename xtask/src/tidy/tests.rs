@@ -1,6 +1,7 @@
 //! Every rule on a text that keeps it and one that does not.
 
 mod figures;
+mod sleeps;
 mod style;
 
 use super::files;

@@ -135,7 +135,8 @@ async fn rule_1c_27_a_program_waits_longer_than_a_call_may_take() {
     let Some(approved) = Approved::open_with(Duration::from_secs(1)).await else { return };
     let answering = async {
         let approval = approved.asked().await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        // sleeps: waiting takes longer than a call may take, which is real time.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
         let answer = Answer::new(Approve::ONCE, &Principal::local());
         approved.store.answer(&approval.id, answer).await.unwrap();
     };

@@ -113,8 +113,8 @@ fn reply(asked: &Asked) -> Reply {
         BOARD => answer("", &[("whiteboard_list", json!({}))]),
         listed if is_result && text(said) == BOARD => answer(listed, &[]),
         told if told.starts_with("round ") => answer("", &calls_of(told)),
-        // It is late enough for its host to be killed meanwhile.
         _ if is_notice(asked) => {
+            // sleeps: it is late enough for its host to be killed meanwhile.
             std::thread::sleep(Duration::from_millis(300));
             answer("I see.", &[])
         }

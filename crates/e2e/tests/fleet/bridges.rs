@@ -86,6 +86,7 @@ async fn two_bridges_that_are_killed_in_turn_lead_no_call_to_a_wrong_session() {
         // Which of them has the server is the broker's to know: every second kill is of a standby
         // at most.
         bridges[kill % 2].process().kill();
+        // sleeps: some calls are made while it is away.
         sleep(Duration::from_millis(300)).await;
         bridges[kill % 2] = bridge(&bus, &servers).await;
     }
@@ -125,6 +126,7 @@ async fn call_until_done(
                 _ => panic!("{error:?}"),
             },
         }
+        // sleeps: the pace of the calls.
         sleep(Duration::from_millis(2)).await;
     }
     (counts, unknown)

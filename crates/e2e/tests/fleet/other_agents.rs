@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolbus_testkit::eventually;
 use toolbus_testkit::process::{Finished, Service};
 use toolbus_testkit::rabbit::{self, Message};
 use toolbus_testkit::scripted_server::{Asked, Reply, Server};
+use toolbus_testkit::{eventually, quiet_for};
 
 use crate::agent::{answer, launch, script, settings};
 use crate::support::{Frame, LIMIT, Stranger, start};
@@ -125,8 +125,13 @@ async fn a_task_has_one_result_whoever_is_killed() {
     let _asker = serve(&asker_folder, &bus).await;
 
     assert_eq!(replies(&user.take(TOLD, 1).await), ["It says It is 42."]);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(user.vhost.take(TOLD, 10).await.unwrap().len(), 0, "it is told once");
+    quiet_for(Duration::from_secs(1), async || {
+        match user.vhost.take(TOLD, 10).await.unwrap().len() {
+            0 => Ok(()),
+            count => Err(format!("it is told once, and {count} times more")),
+        }
+    })
+    .await;
     let tasks = working.asked();
     let told = tasks.iter().map(|asked| text(&asked.body["messages"][1]));
     let expected = "[The agent 'Asker' asks for 'sums'. Your answer goes to it, and nobody is there \
@@ -172,6 +177,7 @@ async fn agents_are_known_and_those_that_do_not_answer_are_given_up() {
     let Some(vhost) = rabbit::vhost().await else { return };
     let bus = vhost.amqp_url();
     let working = Server::answering(|_| {
+        // sleeps: a model that takes its time.
         std::thread::sleep(Duration::from_millis(100));
         Reply::error(500, &json!({"error": {"message": "broken"}}))
     })

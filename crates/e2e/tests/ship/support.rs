@@ -28,6 +28,7 @@ pub(crate) fn until<T, E: std::fmt::Debug>(mut attempt: impl FnMut() -> Result<T
             Ok(found) => return found,
             Err(error) => assert!(Instant::now() < end, "not in time: {error:?}"),
         }
+        // sleeps: looks again, within a limit, by starting a program.
         std::thread::sleep(Duration::from_millis(500));
     }
 }

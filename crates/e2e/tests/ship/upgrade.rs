@@ -57,6 +57,7 @@ pub(crate) fn stops_in_calls(release: &Release, values: &Value) {
     release.wait_for_rollout();
     wait_for_end(release, &managers[0]);
     lose_managers(release);
+    // sleeps: the scripts are to run for longer than a manager may be away.
     std::thread::sleep(RUNS_FOR.saturating_sub(all_run.elapsed()));
 
     for pod in pods {

@@ -170,6 +170,7 @@ async fn a_stop_waits_for_what_runs_and_takes_nothing_new() {
         let process = program.service.process();
         let stopped = process.terminate(LIMIT);
         let answer = async {
+            // sleeps: the process is told to stop first.
             tokio::time::sleep(Duration::from_millis(300)).await;
             sender.send(()).unwrap();
         };

@@ -30,8 +30,6 @@ use crate::{Error, TaskEnd};
 
 /// Most parts of a message.
 const PARTS_MAX: usize = 64;
-/// The longest sleep of one who waits for a task: what another process writes may go unheard.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a task may take to end that was cancelled, beyond the grace that its work has.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// How long a stream may go on after the time of its task.
@@ -308,7 +306,9 @@ impl Shared {
             if !view.is_open() || Instant::now() >= until || self.stop.is_cancelled() {
                 return Ok(view);
             }
-            let look_at = until.min(Instant::now() + LOOK_INTERVAL);
+            // What another process writes may go unheard.
+            let look_interval = self.intake.worker().config().look_interval;
+            let look_at = until.min(Instant::now() + look_interval);
             // Every arm only waits.
             tokio::select! {
                 () = until_changed(Some(&mut changes)) => {}

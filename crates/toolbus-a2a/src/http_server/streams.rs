@@ -21,7 +21,6 @@ use toolbus_wire::message::a2a::AgentTaskState;
 
 use super::Shared;
 use super::call::Call;
-use super::methods::LOOK_INTERVAL;
 use super::places::Place;
 use crate::TaskIntake;
 use crate::http_rows::TaskView;
@@ -109,13 +108,14 @@ impl TaskStream {
             }
             return Woken::Look;
         }
+        let look_interval = self.intake.worker().config().look_interval;
         // Every arm only waits.
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Woken::End,
             text = self.listening.next() => Woken::Progress(text),
             () = until_changed(self.changes.as_mut()) => Woken::Look,
-            () = tokio::time::sleep(LOOK_INTERVAL) => Woken::Look,
+            () = tokio::time::sleep(look_interval) => Woken::Look,
             () = tokio::time::sleep_until(self.until) => Woken::End,
         }
     }

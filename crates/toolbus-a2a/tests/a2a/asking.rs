@@ -117,8 +117,7 @@ async fn a_timeout_is_told_and_the_agent_is_asked_to_stop() {
         // What comes later counts for nothing.
         let late = Envelope::of(&result(&id, "late"), "ResearchAgent");
         silent.publish(&topic::agent_response(&asker.name), late).await;
-        tokio::time::sleep(A_WHILE).await;
-        assert_eq!(asker.listener.ends().len(), 1);
+        asker.tells_no_more_than(1).await;
     }
 }
 
@@ -167,13 +166,7 @@ async fn a_task_that_does_not_stop_is_dropped() {
 async fn a_task_that_cannot_be_cancelled_goes_on_and_that_is_told() {
     for [ours, theirs] in places().await {
         let broker = Broker::memory();
-        let work = Work::new(|_, _| {
-            async {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                done("all the same")
-            }
-            .boxed()
-        });
+        let (work, release) = Work::until_released("all the same");
         work.can_stop.store(false, Ordering::Relaxed);
         let _researcher =
             Setup::new(&broker, &theirs, "ResearchAgent").working(&work).start().await;
@@ -191,6 +184,7 @@ async fn a_task_that_cannot_be_cancelled_goes_on_and_that_is_told() {
         .await;
         assert_text!(refused.text().replace(&id, "ID"),
             @"[The task ID ('research') of agent 'ResearchAgent' was not cancelled: Stateless agents do not support task cancellation. (task_not_cancelable)]");
+        release.cancel();
         assert_eq!(asker.answer_to(&id).await, "all the same");
     }
 }
@@ -274,7 +268,6 @@ async fn a_result_waits_for_its_session() {
         // Statuses are told besides, and do not count.
         let id = asker.ask("ResearchAgent", "x").await;
         assert_eq!(asker.answer_to(&id).await, "research: x");
-        tokio::time::sleep(A_WHILE).await;
-        assert_eq!(asker.listener.ends().len(), 1);
+        asker.tells_no_more_than(1).await;
     }
 }

@@ -24,8 +24,8 @@ use toolbus_a2a::{
 };
 use toolbus_bus::Envelope;
 use toolbus_testkit::a2a_sdk::SdkServer;
-use toolbus_testkit::eventually;
 use toolbus_testkit::state::StatePlace;
+use toolbus_testkit::{eventually, quiet_for};
 use toolbus_tools::CredentialSource;
 use toolbus_tools::credentials::UnreadableCredential;
 use toolbus_wire::message::a2a::{AgentMessage, AgentTaskResult, AgentTaskState, ROLE_AGENT};
@@ -50,7 +50,7 @@ fn start(host: &Host, agents: Vec<HttpAgent>) -> HttpCaller {
 }
 
 async fn asker(place: &Arc<StatePlace>) -> Host {
-    Setup::new(&Broker::memory(), place, "RockBot").start().await
+    Setup::new(&Broker::memory(), place, "RockBot").handing_over_soon().start().await
 }
 
 /// A vault with one credential.
@@ -502,8 +502,11 @@ async fn an_agent_that_never_answers_is_given_up() {
             count => Err(count),
         })
         .await;
-        tokio::time::sleep(A_WHILE).await;
-        assert_eq!(working.count("CancelTask"), 1);
+        quiet_for(A_WHILE, async || match working.count("CancelTask") {
+            1 => Ok(()),
+            count => Err(count),
+        })
+        .await;
         assert_eq!(host.count("SELECT COUNT(*) FROM a2a_sent").await, 0);
         assert_eq!(host.listener.ends().len(), 1);
         caller.close().await;
@@ -609,7 +612,7 @@ async fn a_task_whose_process_is_killed_is_asked_after_by_another() {
             std::future::ready(result(body, &answer)).boxed()
         })
         .await;
-        let setup = Setup::new(&Broker::memory(), &place, "RockBot");
+        let setup = Setup::new(&Broker::memory(), &place, "RockBot").handing_over_soon();
         let killed = Process::start(&setup).await;
         let (tasks, url) = (killed.host().tasks.clone(), server.url());
         let ask = async move {
@@ -658,8 +661,7 @@ async fn an_agent_over_http_has_its_name_alone() {
     };
     let topic = topic::agent_response(&host.name);
     stranger.publish(&topic, Envelope::of(&answer, NAME)).await;
-    tokio::time::sleep(A_WHILE).await;
-    assert_eq!(host.listener.ends(), []);
+    host.tells_no_more_than(0).await;
     assert_eq!(work.count(), 0);
     assert!(host.directory.find(NAME).expect("known").card.url.is_some());
     assert_eq!(server.headers.lock()[0]["a2a-version"], "1.0");

@@ -15,7 +15,7 @@ use toolbus_a2a::{
     A2aConfig, ApiSettings, HTTP_BODY_BYTES_MAX, HttpServer, HttpServerConfig, RPC_PATH, TaskEnd,
     TaskIntake,
 };
-use toolbus_testkit::{a2a_sdk, eventually};
+use toolbus_testkit::{a2a_sdk, eventually, quiet_for};
 use toolbus_tools::scope::Proof;
 use toolbus_wire::message::a2a::AgentErrorCode;
 
@@ -123,7 +123,8 @@ fn obedient() -> Arc<Work> {
                     TaskEnd::Canceled
                 }
                 "slow" => {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    // sleeps: a client in a process of its own watches it being worked on.
+                    tokio::time::sleep(Duration::from_millis(200)).await;
                     done(&format!("{} {text}", task.request.skill))
                 }
                 "ask" => TaskEnd::InputRequired { text: "which color?".to_owned() },
@@ -333,8 +334,11 @@ async fn a_client_has_so_many_tasks_open_and_no_more() {
 
         // Four are worked on at a time; one that waits is cancelled at once.
         eventually(PATIENCE, async || if work.count() == 4 { Ok(()) } else { Err(()) }).await;
-        tokio::time::sleep(A_WHILE).await;
-        assert_eq!(work.count(), 4);
+        quiet_for(A_WHILE, async || match work.count() {
+            4 => Ok(()),
+            count => Err(count),
+        })
+        .await;
         assert_eq!(door.state("alice-token", &ids[4]).await, "TASK_STATE_SUBMITTED");
         let cancelled = door.ask("alice-token", "CancelTask", json!({"id": ids[4]})).await;
         assert_eq!(cancelled["result"]["status"]["state"], "TASK_STATE_CANCELED");

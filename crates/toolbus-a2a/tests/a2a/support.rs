@@ -20,9 +20,9 @@ use toolbus_bus::{
 use toolbus_policy::SessionOwner;
 use toolbus_rabbitmq::{Config, RabbitBus};
 use toolbus_store::{LazyStore, Location, sqlx};
-use toolbus_testkit::eventually;
 use toolbus_testkit::rabbit::Vhost;
 use toolbus_testkit::state::StatePlace;
+use toolbus_testkit::{eventually, quiet_for};
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::message::a2a::{AgentCard, AgentSkill};
@@ -31,8 +31,8 @@ use toolbus_wire::{Message, Topic, message};
 
 /// How long something may take that has to come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for what must not come.
-pub(crate) const A_WHILE: Duration = Duration::from_millis(300);
+/// Long enough for what must not come: some of every interval of [`quick_config`].
+pub(crate) const A_WHILE: Duration = Duration::from_millis(200);
 
 /// A broker.
 pub(crate) enum Broker {
@@ -143,6 +143,14 @@ impl Work {
         })
     }
 
+    /// Is done with this text as soon as the test releases it.
+    pub(crate) fn until_released(text: &'static str) -> (Arc<Self>, CancellationToken) {
+        let release = CancellationToken::new();
+        let released = release.clone();
+        let work = move |_, _| released.clone().cancelled_owned().map(|()| done(text)).boxed();
+        (Self::new(work), release)
+    }
+
     /// Ends when it is stopped.
     pub(crate) fn endless() -> Arc<Self> {
         Self::new(|_, stop| {
@@ -237,8 +245,14 @@ pub(crate) fn quick_config(name: &str) -> A2aConfig {
     };
     A2aConfig {
         card: Some(card),
+        announce_pace: Duration::from_millis(200),
+        settle_grace: Duration::from_millis(100),
         lease_ttl: Duration::from_secs(1),
-        cancel_grace: Duration::from_secs(1),
+        cancel_grace: Duration::from_millis(200),
+        timeout_grace: Duration::from_millis(100),
+        look_interval: Duration::from_millis(50),
+        tell_interval: Duration::from_millis(50),
+        tell_backoff: Duration::from_millis(20),
         tasks_max: NonZeroU16::new(2).expect("not zero"),
         ..config
     }
@@ -254,9 +268,26 @@ impl Setup {
         Self { work: Some(Arc::clone(work)), ..self }
     }
 
-    pub(crate) async fn start(&self) -> Host {
+    /// Keeps an answer to the process that asked for it no longer than a test waits.
+    pub(crate) fn handing_over_soon(self) -> Self {
+        let handover_grace = Duration::from_millis(200);
+        Self { config: A2aConfig { handover_grace, ..self.config }, ..self }
+    }
+
+    fn store(&self) -> LazyStore {
         let location: Location = self.place.location.parse().expect("a location");
-        let store = LazyStore::new(location, &[toolbus_a2a::MIGRATIONS]);
+        LazyStore::new(location, &[toolbus_a2a::MIGRATIONS])
+    }
+
+    /// Does a statement while no process of the agent runs.
+    pub(crate) async fn sabotage(&self, statement: &'static str) {
+        let store = self.store();
+        sabotage(&store, statement).await;
+        store.close().await;
+    }
+
+    pub(crate) async fn start(&self) -> Host {
+        let store = self.store();
         let (bus, name) = (self.broker.connect().await, agent(self.name));
         let (instance, config) = (InstanceId::random(), Arc::new(self.config.clone()));
         let directory = Directory::new(store.clone(), name.clone(), Arc::clone(&config));
@@ -359,6 +390,15 @@ impl Host {
         eventually(PATIENCE, async || self.directory.find(name).map(drop).ok_or(())).await;
     }
 
+    /// Ends have been told once each, and no more are.
+    pub(crate) async fn tells_no_more_than(&self, ends: usize) {
+        quiet_for(A_WHILE, async || match self.listener.ends() {
+            told if told.len() == ends => Ok(()),
+            told => Err(told),
+        })
+        .await;
+    }
+
     /// How many rows there are that a statement counts.
     pub(crate) async fn count(&self, statement: &'static str) -> i64 {
         let store = self.store.open().await.expect("a store");
@@ -367,15 +407,19 @@ impl Host {
 
     /// Does a statement, as no part of ours would.
     pub(crate) async fn sabotage(&self, statement: &'static str) {
-        let store = self.store.open().await.expect("a store");
-        let written = store.write(move |transaction| {
-            Box::pin(async move {
-                sqlx::query(statement).execute(transaction.connection()).await?;
-                Ok(())
-            })
-        });
-        written.await.expect("it is done");
+        sabotage(&self.store, statement).await;
     }
+}
+
+async fn sabotage(store: &LazyStore, statement: &'static str) {
+    let store = store.open().await.expect("a store");
+    let written = store.write(move |transaction| {
+        Box::pin(async move {
+            sqlx::query(statement).execute(transaction.connection()).await?;
+            Ok(())
+        })
+    });
+    written.await.expect("it is done");
 }
 
 /// Another program on the bus, which hears one topic and says what it likes.

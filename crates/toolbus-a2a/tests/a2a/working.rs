@@ -2,12 +2,11 @@
 
 use std::num::NonZeroU16;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use toolbus_a2a::{A2aConfig, TaskEnd};
 use toolbus_bus::Envelope;
-use toolbus_testkit::eventually;
+use toolbus_testkit::{eventually, quiet_for};
 use toolbus_wire::message::a2a::{
     AgentErrorCode, AgentMessage, AgentTaskError, AgentTaskRequest, AgentTaskResult,
     AgentTaskState, AgentTaskStatusUpdate, DEPTH_HEADER,
@@ -76,19 +75,20 @@ async fn a_task_is_answered_once_however_often_it_comes() {
 async fn no_more_tasks_are_done_at_a_time_than_there_may_be() {
     for [_, theirs] in places().await {
         let broker = Broker::memory();
-        let work = Work::new(|_, _| {
-            async {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                done("x")
-            }
-            .boxed()
-        });
+        let (work, release) = Work::until_released("x");
         let worker = Setup::new(&broker, &theirs, "ResearchAgent").working(&work).start().await;
         let stranger = Stranger::hearing(&broker, "agent.response.#").await;
         for number in 0..9 {
             let request = request(&number.to_string());
             stranger.publish(&topic::agent_task(&worker.name), sent(&request)).await;
         }
+        eventually(PATIENCE, async || if work.count() == 2 { Ok(()) } else { Err(()) }).await;
+        quiet_for(A_WHILE, async || match work.count() {
+            2 => Ok(()),
+            count => Err(count),
+        })
+        .await;
+        release.cancel();
         stranger.heard::<AgentTaskResult>(9).await;
         assert_eq!(work.most_at_a_time.load(Ordering::SeqCst), 2);
     }
@@ -101,11 +101,11 @@ async fn a_task_has_its_time_and_no_more() {
         let work = Work::new(|_, _| std::future::pending().boxed());
         let worker = Setup::new(&broker, &theirs, "ResearchAgent").working(&work).start().await;
         let stranger = Stranger::hearing(&broker, "agent.response.#").await;
-        let hurried = sent(&request("t1")).with_header(header::TIMEOUT_MS, "3000");
+        let hurried = sent(&request("t1")).with_header(header::TIMEOUT_MS, "1000");
         stranger.publish(&topic::agent_task(&worker.name), hurried).await;
         let errors = stranger.heard::<AgentTaskError>(1).await;
         assert_eq!(errors[0].code, AgentErrorCode::ExecutionFailed);
-        assert_text!(&errors[0].message, @"the task took longer than 3 s");
+        assert_text!(&errors[0].message, @"the task took longer than 1 s");
         assert_eq!(work.at_a_time.load(Ordering::SeqCst), 0);
     }
 }
@@ -115,26 +115,25 @@ async fn a_task_has_its_time_and_no_more() {
 async fn a_task_whose_lease_is_over_is_not_done_twice_at_once() {
     for [_, theirs] in places().await {
         let broker = Broker::memory();
-        let work = Work::new(|_, _| {
-            async {
-                tokio::time::sleep(Duration::from_secs(3)).await;
-                done("once")
-            }
-            .boxed()
-        });
+        let (work, release) = Work::until_released("once");
         let worker = Setup::new(&broker, &theirs, "ResearchAgent").working(&work).start().await;
         let stranger = Stranger::hearing(&broker, "agent.response.#").await;
         stranger.publish(&topic::agent_task(&worker.name), sent(&request("t1"))).await;
         eventually(PATIENCE, async || if work.count() == 1 { Ok(()) } else { Err(()) }).await;
-        for _ in 0..100 {
+        for _ in 0..30 {
             // A message that comes again has it be looked for tasks that nobody does.
             let again = sent(&request("t1"));
             stranger.publish(&topic::agent_task(&worker.name), again).await;
             worker
                 .sabotage("UPDATE a2a_tasks SET lease_until_ms = 0 WHERE state = 'running'")
                 .await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            eventually(PATIENCE, async || {
+                let over = "SELECT COUNT(*) FROM a2a_tasks WHERE lease_until_ms = 0";
+                if worker.count(over).await == 0 { Ok(()) } else { Err("nobody took it up") }
+            })
+            .await;
         }
+        release.cancel();
         stranger.heard::<AgentTaskResult>(1).await;
         assert_eq!((work.count(), work.most_at_a_time.load(Ordering::SeqCst)), (1, 1));
         worker.close().await;

@@ -70,6 +70,7 @@ async fn an_answer_that_did_not_know_is_followed_by_another() {
     let tell = async {
         bench.agent.until_turn(&at("session/a")).await;
         assert!(bench.agent.notify_turn(&at("session/a"), notice("1")).await);
+        bench.script.release.notify_one();
     };
     let turn = TurnContext { on_event: &on_event, ..context() };
     let (report, ()) = join(bench.agent.say(turn, "hello".to_owned()), tell).await;

@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use toolbus_agent::{
     Agent, AgentDeps, ContextBuilder, Event, SessionRef, Sessions, TurnContext, TurnEvent,
     TurnLimits, TurnReport,
@@ -27,7 +28,7 @@ use toolbus_wire::name::AgentName;
 /// What the model answers, once.
 pub(crate) enum Answer {
     Says(&'static str),
-    /// The same after a while.
+    /// The same once the test releases it.
     SaysLate(&'static str),
     Calls(Vec<(&'static str, &'static str, Value)>),
     SaysAndCalls(&'static str, Vec<(&'static str, &'static str, Value)>),
@@ -40,6 +41,8 @@ pub(crate) struct Script {
     answers: Mutex<VecDeque<Answer>>,
     /// What it was asked.
     pub(crate) asked: Mutex<Vec<ModelRequest>>,
+    /// Releases an answer that is late.
+    pub(crate) release: Notify,
 }
 
 impl Script {
@@ -76,7 +79,7 @@ impl Model for Script {
         let answer = self.answers.lock().pop_front().unwrap_or(Answer::Says("the script is over"));
         async move {
             if matches!(answer, Answer::SaysLate(_)) {
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                self.release.notified().await;
             }
             let (parts, stop) = match answer {
                 Answer::Says(text) | Answer::SaysLate(text) => {
@@ -214,6 +217,7 @@ fn registry(invocations: &Invocations) -> Registry {
 
     let late = |call: Invocation| async move {
         let text = call.arguments.get("after").and_then(Value::as_u64).unwrap_or_default();
+        // sleeps: as long as its call says.
         tokio::time::sleep(Duration::from_millis(text)).await;
         Ok(Output::text(format!("after {text}")))
     };

@@ -1,22 +1,27 @@
 //! Calls from the bus: they outlive their process, and begin once whoever has them.
 
+use std::collections::HashSet;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_approvals::{ApprovalConfig, ApprovalState, Approve};
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
-use toolbus_bus::{Bus, MemoryBus};
+use toolbus_bus::{
+    Bus, Consumer, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern,
+};
 use toolbus_store::sqlx;
 use toolbus_testkit::eventually;
 use toolbus_tools::bus::{Remote, ServeOptions, serve};
 use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_tools::{Door, Invoker, Outcome, Principal, Registry, Scope, Tool};
+use toolbus_wire::message::toolbus::Alive;
 use toolbus_wire::name::{AgentName, InstanceId};
-use toolbus_wire::{ErrorCode, Execution, topic};
+use toolbus_wire::{ErrorCode, Execution, message, topic};
 
 use crate::support::*;
 
@@ -93,6 +98,41 @@ pub(crate) async fn answer_requests(host: &Host, bus: Arc<dyn Bus>) -> Arc<[Resp
     responders
 }
 
+/// Hears which calls callers are told to be kept in a store.
+struct KeptCalls {
+    kept: Arc<Mutex<HashSet<String>>>,
+    _listening: Consumer,
+}
+
+impl KeptCalls {
+    async fn hear(bus: Arc<dyn Bus>) -> Self {
+        let kept = Arc::<Mutex<HashSet<String>>>::default();
+        let hear = Arc::clone(&kept);
+        let handler = move |delivery: Delivery| {
+            if message::is::<Alive>(&delivery.envelope) {
+                let alive: Alive = message::read(&delivery.envelope).expect("it can be read");
+                hear.lock().extend(alive.kept);
+            }
+            std::future::ready(Disposition::Ack)
+        };
+        let flow = Flow::Ordered { prefetch: NonZeroU16::MIN };
+        let name = format!("kept.{}", InstanceId::random());
+        let progress = TopicPattern::parse("tool.progress.#").expect("a pattern");
+        let listening = Subscription::private(name, progress, flow);
+        let listening = bus.subscribe(listening, Arc::new(handler)).await.expect("it listens");
+        Self { kept, _listening: listening }
+    }
+
+    /// Waits until the caller has been told of so many.
+    async fn eventually(&self, count: usize) {
+        eventually(PATIENCE, async || match self.kept.lock().len() {
+            told if told >= count => Ok(()),
+            told => Err(told),
+        })
+        .await;
+    }
+}
+
 /// A caller of `pay` elsewhere, that waits for four minutes.
 async fn caller(broker: &MemoryBus) -> Invoker {
     caller_on(Arc::new(broker.connect())).await
@@ -124,12 +164,12 @@ async fn a_call_outlives_its_process_whenever_that_ends() {
             let operator = place.operator();
             let first = Served::start(&place, &broker).await;
             let caller = caller(&broker).await;
+            let kept = KeptCalls::hear(Arc::new(broker.connect())).await;
             let restarting = async {
                 let asked = operator.asked().await;
                 assert!(asked.is_kept);
                 assert_eq!(asked.requester().to_string(), "elsewhere (claimed)");
-                // Long enough for the caller to hear that it is kept.
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                kept.eventually(1).await;
                 if is_killed {
                     first.die(&place).await;
                 } else {
@@ -171,9 +211,10 @@ async fn a_call_that_was_let_begin_is_never_begun_again() {
             let operator = place.operator();
             let first = Served::start(&place, &broker).await;
             let caller = caller(&broker).await;
+            let kept = KeptCalls::hear(Arc::new(broker.connect())).await;
             let restarting = async {
                 let asked = operator.asked().await;
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                kept.eventually(1).await;
                 first.die(&place).await;
                 consume(&place, &asked.id).await;
                 let policy = move |request: &PolicyRequest<'_>| match allows {
@@ -212,9 +253,10 @@ async fn a_call_that_needs_no_approval_any_more_runs_once_when_it_comes_back() {
         let operator = place.operator();
         let first = Served::start(&place, &broker).await;
         let caller = caller(&broker).await;
+        let kept = KeptCalls::hear(Arc::new(broker.connect())).await;
         let restarting = async {
             operator.asked().await;
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            kept.eventually(1).await;
             first.die(&place).await;
             Served::with_policy(&place, &broker, |_: &PolicyRequest<'_>| Decision::Allow).await
         };
@@ -236,13 +278,14 @@ async fn two_hosts_at_one_store_run_each_call_once() {
         let mut hosts =
             [Served::start(&place, &broker).await, Served::start(&place, &broker).await];
         let caller = caller(&broker).await;
+        let kept = KeptCalls::hear(Arc::new(broker.connect())).await;
         let calls = join_all((0..CALLS).map(|n| call(&caller, json!({"to": n.to_string()}))));
         let answering = async {
             let asked = operator.pending(CALLS).await;
             let [first, second] = hosts;
             // One of them dies, and the other has its calls soon.
             let ran = Arc::clone(&first.host.ran);
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            kept.eventually(CALLS).await;
             first.die_alone(&place).await;
             for approval in &asked {
                 operator.say(approval, Approve::ONCE).await;

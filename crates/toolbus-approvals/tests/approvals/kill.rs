@@ -16,7 +16,7 @@ use toolbus_approvals::{ApprovalConfig, ApprovalState, Approve, MIGRATIONS};
 use toolbus_bus::Bus;
 use toolbus_rabbitmq::{Config, RabbitBus};
 use toolbus_store::{LazyStore, Location};
-use toolbus_testkit::{eventually, rabbit};
+use toolbus_testkit::{eventually, quiet_for, rabbit};
 use toolbus_tools::call::Outcome;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_wire::ErrorCode;
@@ -67,7 +67,9 @@ async fn victim() {
         return;
     };
     let location: Location = place.parse().expect("a location");
-    let mut host = Host::new(LazyStore::new(location, &[MIGRATIONS]), ApprovalConfig::default());
+    // So that the next one has the calls of one that was killed soon.
+    let config = ApprovalConfig { host_ttl: Duration::from_secs(2), ..ApprovalConfig::default() };
+    let mut host = Host::new(LazyStore::new(location, &[MIGRATIONS]), config);
     if variable(STOPS).is_some() {
         host = host.with_gate(HoldUp);
     }
@@ -75,6 +77,7 @@ async fn victim() {
 
     let mut written = 0;
     loop {
+        // sleeps: a process that looks until it is killed.
         tokio::time::sleep(Duration::from_millis(5)).await;
         for ran in &host.ran()[written..] {
             let mut options = std::fs::OpenOptions::new();
@@ -128,7 +131,8 @@ async fn kill_at(step: Step, place: &str, operator: &Operator) -> Option<(Outcom
 
     let killing = async {
         let asked = operator.asked().await;
-        // The broker knows that the request is done with, and the caller that it is kept.
+        // sleeps: the broker knows that the request is done with, and the caller that it is kept,
+        // which nothing shows.
         tokio::time::sleep(Duration::from_millis(700)).await;
         match step {
             Step::Pending => first.kill(),
@@ -156,23 +160,25 @@ async fn kill_at(step: Step, place: &str, operator: &Operator) -> Option<(Outcom
         second
     };
     // What is brought back waits until the one that was killed counts as dead.
-    let called = async {
-        loop {
-            match call(&caller, json!({"to": "alice"})).await {
-                // The process is not there yet.
-                Err(error) if error.code == ErrorCode::Unroutable => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                outcome => return outcome,
-            }
+    let called = eventually(Duration::from_secs(55), async || {
+        match call(&caller, json!({"to": "alice"})).await {
+            // The process is not there yet.
+            Err(error) if error.code == ErrorCode::Unroutable => Err(error),
+            outcome => Ok(outcome),
         }
-    };
-    let called = tokio::time::timeout(Duration::from_secs(55), called);
+    });
     let (outcome, second) = tokio::join!(called, killing);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let lines = || std::fs::read_to_string(&ledger).unwrap_or_default().lines().count();
+    // What has run is written down soon, and nothing runs after that.
+    let ran = usize::from(outcome.is_ok());
+    eventually(PATIENCE, async || if lines() >= ran { Ok(()) } else { Err(lines()) }).await;
+    quiet_for(Duration::from_millis(200), async || match lines() {
+        lines if lines == ran => Ok(()),
+        lines => Err(lines),
+    })
+    .await;
     drop(second);
-    let lines = std::fs::read_to_string(&ledger).unwrap_or_default().lines().count();
-    Some((outcome.expect("an end"), lines))
+    Some((outcome, lines()))
 }
 
 async fn kill_at_all(place: &Place, text_of: &str) {

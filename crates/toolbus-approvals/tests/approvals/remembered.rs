@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_approvals::{Answer, Approve, Remember};
+use toolbus_store::sqlx;
 use toolbus_tools::{Call, Principal};
 
 use crate::support::*;
@@ -24,26 +25,33 @@ async fn approve(host: &Host, operator: &Operator, call: Call, remember: Remembe
     assert_eq!(text(outcome), "paid");
 }
 
+/// Has an hour pass for what is remembered for less than that. What is remembered for an hour
+/// from before it has some left.
+async fn pass_time(place: &Place) {
+    let store = place.store();
+    let passed = store.open().await.unwrap().write(|transaction| {
+        Box::pin(async move {
+            let update = "UPDATE approvals_remembered SET expires_ms = expires_ms - 3570000";
+            sqlx::query(update).execute(transaction.connection()).await?;
+            Ok(())
+        })
+    });
+    passed.await.unwrap();
+    store.close().await;
+}
+
 /// Whether a call runs without being asked for.
 async fn runs(host: &Host, operator: &Operator, call: Call) -> bool {
     let invoking = host.invoker.invoke(call);
     let refusing = async {
-        for _ in 0..30 {
-            if let Some(asked) = operator
-                .store
-                .list(Some(toolbus_approvals::ApprovalState::Pending), 1)
-                .await
-                .unwrap()
-                .pop()
-            {
-                operator.say(&asked, Approve::No).await;
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let asked = operator.asked().await;
+        operator.say(&asked, Approve::No).await;
+        std::future::pending().await
     };
-    let (outcome, ()) = tokio::join!(invoking, refusing);
-    outcome.is_ok()
+    tokio::select! {
+        outcome = invoking => outcome.is_ok(),
+        () = refusing => unreachable!("it refuses once"),
+    }
 }
 
 #[tokio::test]
@@ -91,9 +99,9 @@ async fn what_is_remembered_is_of_one_definition_and_ends() {
         let changed = Host::with_description(place.store(), with_operator(), policy, "Pays more.");
         assert!(!runs(&changed, &operator, a()).await, "it is another tool");
 
-        approve(&changed, &operator, a(), Remember::Tool, Duration::from_secs(2)).await;
+        approve(&changed, &operator, a(), Remember::Tool, Duration::from_secs(59 * 60)).await;
         assert!(runs(&changed, &operator, a()).await);
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        pass_time(&place).await;
         assert!(!runs(&changed, &operator, a()).await, "its time is over");
         assert_eq!(operator.store.remembered().await.unwrap().len(), 1);
 

@@ -1,10 +1,11 @@
 //! A million calls that wait.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 use toolbus_approvals::{Answer, ApprovalState, ApprovalStore, Approve};
 use toolbus_store::sqlx::{self, AssertSqlSafe};
+use toolbus_testkit::eventually;
 use toolbus_tools::Principal;
 
 use crate::support::*;
@@ -53,14 +54,12 @@ async fn a_million_pending_approvals_cost_no_memory_and_little_time() {
     let (mut answers, mut decisions) = (Vec::new(), Vec::new());
     for _ in 0..DECISIONS {
         let answering = async {
-            let asked = loop {
+            // The million have no bindings, which is an error.
+            let asked = eventually(PATIENCE, async || {
                 let last = operator.store.list(Some(ApprovalState::Pending), 1).await;
-                match last {
-                    Ok(mut last) => break last.remove(0),
-                    // The million have no bindings.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-                }
-            };
+                last.map(|mut last| last.remove(0))
+            })
+            .await;
             let began = Instant::now();
             let answer = Answer::new(Approve::ONCE, &Principal::local());
             operator.store.answer(&asked.id, answer).await.unwrap();

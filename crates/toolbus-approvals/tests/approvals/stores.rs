@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use toolbus_approvals::{Answer, ApprovalState, Approve};
 use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_testkit::{eventually, postgres};
@@ -64,17 +65,22 @@ async fn a_store_that_is_locked_denies() {
     let place = Place::sqlite();
     let (store, other) = (place.store(), place.store());
     pragma(&store, "PRAGMA busy_timeout = 200").await;
-    let hold = other.open().await.unwrap().write(|transaction| {
+    let (locked, release) = (CancellationToken::new(), CancellationToken::new());
+    let (is_locked, released) = (locked.clone(), release.clone());
+    let hold = other.open().await.unwrap().write(move |transaction| {
         Box::pin(async move {
             let delete = sqlx::query("DELETE FROM approvals");
             delete.execute(transaction.connection()).await?;
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            is_locked.cancel();
+            released.cancelled().await;
             Ok(())
         })
     });
     let calling = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        told(store).await
+        locked.cancelled().await;
+        let told = told(store).await;
+        release.cancel();
+        told
     };
     let (held, told) = tokio::join!(hold, calling);
     held.unwrap();

@@ -173,6 +173,7 @@ impl Host {
             let paid = Arc::clone(&paid);
             async move {
                 let ms = call.arguments.get("ms").and_then(Value::as_u64).unwrap_or_default();
+                // sleeps: as long as the call says, in which nothing else happens.
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 paid.lock().push(Value::Object(call.arguments));
                 Ok(Output::text("paid"))

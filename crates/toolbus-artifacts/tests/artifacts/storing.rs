@@ -7,7 +7,12 @@ use futures_util::TryStreamExt as _;
 use toolbus_artifacts::{ArtifactConfig, ArtifactOwner, Error, NewArtifact};
 use toolbus_tools::ArtifactRef;
 
+use toolbus_testkit::eventually;
+
 use crate::support::{Bench, config, scope};
+
+/// How long something may take that has to come.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn new(session: &str) -> NewArtifact {
     NewArtifact::of(&scope(session), "text/plain", "tool", "call")
@@ -75,7 +80,11 @@ async fn rule_1c_33_a_pin_outlives_the_time_of_an_artifact() {
         let born = new("session/a").pinned_by("run", hour);
         let born = artifacts.store(born, "pinned from the start").await.unwrap().reference;
         artifacts.pin(&a, &pinned, "run", hour).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        let is_over = async |artifact: &ArtifactRef| match artifacts.find(&a, artifact).await {
+            Err(Error::Unknown(_)) => Ok(()),
+            found => Err(found.map(drop)),
+        };
+        eventually(PATIENCE, async || is_over(&loose).await).await;
 
         assert_eq!(artifacts.sweep().await.unwrap(), 1);
         assert!(matches!(artifacts.find(&a, &loose).await, Err(Error::Unknown(_))));
@@ -91,8 +100,11 @@ async fn rule_1c_33_a_pin_outlives_the_time_of_an_artifact() {
         // RV-S4: it stays for the time that an artifact has.
         artifacts.unpin_all("run").await.unwrap();
         assert!(artifacts.find(&a, &born).await.is_ok());
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        assert!(artifacts.find(&a, &born).await.is_err());
+        eventually(PATIENCE, async || {
+            is_over(&born).await?;
+            is_over(&pinned).await
+        })
+        .await;
         assert_eq!(artifacts.sweep().await.unwrap(), 2);
         assert_eq!(bench.files(), Vec::<std::path::PathBuf>::new());
     }

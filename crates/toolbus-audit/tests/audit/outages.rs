@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use toolbus_audit::{AuditConfig, Query};
 use toolbus_testkit::state::StatePlace;
-use toolbus_testkit::{eventually, postgres};
+use toolbus_testkit::{eventually, postgres, quiet_for};
 
 use crate::support::{Host, log};
 
@@ -42,7 +42,11 @@ async fn rows_wait_for_a_database_that_is_away() {
 
     server.stop().await.unwrap();
     host.work(3).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    quiet_for(Duration::from_millis(300), async || match host.audit.dropped() {
+        0 => Ok(()),
+        dropped => Err(dropped),
+    })
+    .await;
     server.run().await.unwrap();
     rows(5).await;
     assert_eq!(host.audit.dropped(), 0);

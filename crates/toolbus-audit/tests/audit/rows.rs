@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolbus_audit::{AuditConfig, AuditRow, Query};
+use toolbus_audit::{AuditConfig, AuditRow, MIGRATIONS, Query};
+use toolbus_store::{LazyStore, sqlx};
 use toolbus_testkit::state::StatePlace;
 use toolbus_tools::observe::{ArgumentsDigest, CallStatus};
 
@@ -60,7 +61,7 @@ async fn the_oldest_go_where_there_are_too_many() {
         let host = Host::new(&place.location, AuditConfig::default());
         host.work(30).await;
         host.close().await;
-        // So that those to come are younger.
+        // sleeps: those to come are younger, by a clock of milliseconds.
         tokio::time::sleep(Duration::from_millis(5)).await;
 
         let config = AuditConfig { rows_max: 4, ..AuditConfig::default() };
@@ -75,15 +76,29 @@ async fn the_oldest_go_where_there_are_too_many() {
     }
 }
 
+/// Makes all rows an hour older.
+async fn pass_an_hour(location: &str) {
+    let store = LazyStore::new(location.parse().expect("a location"), &[MIGRATIONS]);
+    let passed = store.open().await.expect("a store").write(|transaction| {
+        Box::pin(async move {
+            let update = "UPDATE audit_calls SET began_ms = began_ms - 3600000";
+            sqlx::query(update).execute(transaction.connection()).await?;
+            Ok(())
+        })
+    });
+    passed.await.expect("an hour passes");
+    store.close().await;
+}
+
 #[tokio::test]
 async fn what_is_too_old_goes() {
     for place in StatePlace::all().await {
         let host = Host::new(&place.location, AuditConfig::default());
         host.work(3).await;
         host.close().await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        pass_an_hour(&place.location).await;
 
-        let config = AuditConfig { keep_for: Duration::from_millis(250), ..AuditConfig::default() };
+        let config = AuditConfig { keep_for: Duration::from_secs(1_800), ..AuditConfig::default() };
         let host = Host::new(&place.location, config);
         host.work(2).await;
         let run = host.run().to_owned();

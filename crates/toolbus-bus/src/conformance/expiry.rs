@@ -18,6 +18,7 @@ pub(super) async fn a_message_that_waited_too_long_is_not_delivered(stage: Stage
     stage.publish(&bus, &topic, message("stale").with_expiry(SHORT_TTL)).await;
     stage.publish(&bus, &topic, message("fresh").with_expiry(LONG_TTL)).await;
     stage.publish(&bus, &topic, message("timeless")).await;
+    // sleeps: the broker's own clock is to pass the time of the stale one.
     tokio::time::sleep(SHORT_TTL * 2).await;
 
     let probe = stage.acks();
@@ -37,6 +38,7 @@ pub(super) async fn a_message_expires_behind_a_slow_handler(stage: Stage) {
     probe.received(1).await;
     stage.publish(&bus, &topic, message("stale").with_expiry(SHORT_TTL)).await;
     stage.publish(&bus, &topic, message("fresh").with_expiry(LONG_TTL)).await;
+    // sleeps: the broker's own clock is to pass the time of the stale one.
     tokio::time::sleep(SHORT_TTL * 2).await;
 
     probe.open();

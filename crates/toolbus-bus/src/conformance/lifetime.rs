@@ -182,7 +182,7 @@ pub(super) async fn a_single_active_queue_is_handed_on_by_a_stop(stage: Stage) {
 
     let stopping = active.stop(stage.patience());
     let handed_on = async {
-        // The stop is under way by then. Where a message waits in a classic queue of RabbitMQ 3.10
+        // sleeps: the stop is under way by then. Where a message waits in a classic queue of RabbitMQ 3.10
         // when its active consumer is cancelled, the queue dies of the next message (issue 5460 of
         // rabbitmq-server).
         tokio::time::sleep(STOP_BEGIN_GRACE).await;

@@ -65,6 +65,7 @@ pub(super) async fn one_name_shares_the_work(stage: Stage) {
         }
 
         if round % 2 == 0 {
+            // sleeps: the pace of the rounds: some come after a pause.
             tokio::time::sleep(IDLE_INTERVAL).await;
         }
     }

@@ -163,6 +163,7 @@ impl Stage {
         let wait = async {
             while last != Some(expected) {
                 if last.is_some() {
+                    // sleeps: looks again, within a limit.
                     tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 last = Some(self.fixture.ready_count(&name).await);
@@ -183,6 +184,7 @@ impl Stage {
                 if letters.len() >= at_least {
                     break;
                 }
+                // sleeps: looks again, within a limit.
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
@@ -194,6 +196,7 @@ impl Stage {
 
     /// Watches long enough that what should not come would have come.
     pub(super) async fn quiet(&self) {
+        // sleeps: nothing else shows that the broker sends nothing more.
         tokio::time::sleep(self.fixture.quiet()).await;
     }
 
@@ -217,6 +220,7 @@ impl Stage {
     ) {
         let wait = async {
             while !ask().await {
+                // sleeps: looks again, within a limit.
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };

@@ -1,6 +1,7 @@
 //! How changes of the registry are followed.
 
 use std::time::Duration;
+use toolbus_testkit::quiet_for;
 
 use serde_json::json;
 use toolbus_discovery::{Lifecycle, ListRequest};
@@ -70,8 +71,11 @@ async fn cx_r4_unchanged_tools_are_no_change_changed_ones_are_found_anew_and_van
     let before = *world.discovery.revision().borrow();
     let same = |text| vec![offer("sky", "forecast", text), offer("sky", "stars", "astronomy")];
     provider.publish(same("weather of tomorrow"));
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(*world.discovery.revision().borrow(), before);
+    quiet_for(Duration::from_millis(100), async || {
+        let revision = *world.discovery.revision().borrow();
+        if revision == before { Ok(()) } else { Err(revision) }
+    })
+    .await;
 
     provider.publish(same("temperature of tomorrow"));
     world.until_current().await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use toolbus_discovery::{DiscoveryConfig, DiscoveryLimits, MIGRATIONS};
 use toolbus_store::LazyStore;
-use toolbus_testkit::eventually;
 use toolbus_testkit::state::StatePlace;
+use toolbus_testkit::{eventually, quiet_for};
 
 use crate::support::{WAIT_TIMEOUT, World, user};
 
@@ -171,7 +171,12 @@ async fn what_is_learned_waits_for_a_database_that_is_away() {
     stored(2).await;
     server.stop().await.expect("it stops");
     world.use_times(&ann, "sky__x", 3).await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    // Longer than from one attempt to the next.
+    quiet_for(Duration::from_millis(1_200), async || match world.discovery.state().dropped {
+        0 => Ok(()),
+        dropped => Err(dropped),
+    })
+    .await;
     server.run().await.expect("it runs again");
     stored(5).await;
     let known = world.discovery.statistics(&ann, "x").expect("there").expect("known");

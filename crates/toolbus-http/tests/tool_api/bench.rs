@@ -294,6 +294,7 @@ fn register(registry: &Registry, cancelled: &Arc<AtomicUsize>, gate: &Arc<Semaph
                     message,
                     ..Default::default()
                 });
+                // sleeps: the pace of the flood.
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             Ok(Output::text("flooded"))
@@ -344,10 +345,8 @@ fn publish(registry: &Arc<Registry>) -> Vec<Provider> {
 
 /// Waits until something holds.
 pub(crate) async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
-    let waiting = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, waiting).await.expect("it comes to hold");
+    toolbus_testkit::eventually(LIMIT, async || {
+        if is_so().await { Ok(()) } else { Err("it does not hold") }
+    })
+    .await;
 }

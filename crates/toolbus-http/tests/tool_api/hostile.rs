@@ -107,6 +107,7 @@ async fn bodies_that_trickle_or_stall_are_answered_with_408() {
     let trickle = async {
         // As "a byte a second", by the clocks of this test.
         while writer.write_all(b" ").await.is_ok() {
+            // sleeps: the pace of the trickle.
             tokio::time::sleep(TIMEOUTS.body_idle / 4).await;
         }
     };

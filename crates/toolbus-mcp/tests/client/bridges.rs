@@ -150,6 +150,7 @@ async fn one_of_two_bridges_has_a_server_and_the_other_has_it_after() {
         let mut seen = Vec::new();
         for _ in 0..40 {
             seen.push(count(&agent, "b").await);
+            // sleeps: the pace of the calls.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         seen

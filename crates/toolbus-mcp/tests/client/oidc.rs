@@ -94,7 +94,7 @@ async fn a_person_logs_in_by_code_and_proof() {
 
     // What is refused is refreshed, twice: each refresh token is for one use.
     for refreshed in 2..4 {
-        // Its clock has whole seconds: a token of this one would not be at its end.
+        // sleeps: its clock has whole seconds: a token of this one would not be at its end.
         tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
         server.ask("/expire", None).await;
         assert_eq!(text(&set, "echo").await.as_deref(), Ok("here"));

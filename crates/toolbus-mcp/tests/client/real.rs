@@ -80,6 +80,7 @@ pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::server_
     let cancelled = CancellationToken::new();
     let slow_call = set.call(slow(20.0, 2).with_cancelled(cancelled.clone()));
     let (error, ()) = tokio::join!(slow_call, async {
+        // sleeps: the server says nothing before its first step.
         tokio::time::sleep(Duration::from_millis(100)).await;
         cancelled.cancel();
     });

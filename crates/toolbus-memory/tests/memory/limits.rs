@@ -5,7 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 use toolbus_memory::{MemoryConfig, MemoryOwner, Namespace, NewEntry};
 
+use toolbus_testkit::eventually;
+
 use crate::support::{Bench, call, say, scope};
+
+/// How long something may take that has to come.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn config() -> MemoryConfig {
     MemoryConfig {
@@ -87,14 +92,16 @@ async fn what_is_over_is_not_there_and_makes_room() {
     for bench in Bench::all_with(&config()).await {
         let scope = scope("session/s1");
         let (owner, namespace) = (MemoryOwner::of(&scope), Namespace::of(&scope).unwrap());
-        let short = Duration::from_millis(300);
+        let short = Duration::from_millis(50);
         for key in ["a", "b", "c"] {
             let entry = NewEntry::new(namespace.path_of(key).unwrap(), "x").with_ttl(short);
             bench.memory.save(&owner, entry).await.unwrap();
         }
-        tokio::time::sleep(short + Duration::from_millis(100)).await;
-
-        assert_eq!(bench.say("list_working_memory", json!({})).await, "Working memory is empty.");
+        eventually(PATIENCE, async || {
+            let list = bench.say("list_working_memory", json!({})).await;
+            if list == "Working memory is empty." { Ok(()) } else { Err(list) }
+        })
+        .await;
         let read = bench.say("get_from_working_memory", json!({"key": "a"})).await;
         assert!(read.ends_with("not found or has expired."), "{read}");
         let found = bench.say("search_working_memory", json!({})).await;
@@ -104,8 +111,11 @@ async fn what_is_over_is_not_there_and_makes_room() {
         assert_eq!(bench.memory.sweep().await.unwrap(), 0, "they made room");
         let other = NewEntry::new(namespace.path_of("subagent/1f/e").unwrap(), "x").with_ttl(short);
         bench.memory.save(&owner, other).await.unwrap();
-        tokio::time::sleep(short + Duration::from_millis(100)).await;
-        assert_eq!(bench.memory.sweep().await.unwrap(), 1);
+        eventually(PATIENCE, async || match bench.memory.sweep().await.unwrap() {
+            1 => Ok(()),
+            swept => Err(swept),
+        })
+        .await;
         assert_eq!(bench.say("get_from_working_memory", json!({"key": "d"})).await, "x");
     }
 }

@@ -113,6 +113,7 @@ pub(crate) async fn address(pods: &Api<Pod>, name: &str) -> String {
             return address;
         }
         assert!(Instant::now() < end, "{name} has no address");
+        // sleeps: looks at the cluster again, within a limit.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -132,6 +133,7 @@ pub(crate) async fn heard(
             return lines;
         }
         assert!(Instant::now() < end, "{name} heard {lines:?}");
+        // sleeps: looks at the cluster again, within a limit.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -43,6 +43,7 @@ fn echo(released: CancellationToken) -> (Channel, Arc<Mutex<Vec<u32>>>) {
 /// Waits until the second request was sent.
 async fn second_asked(asked: &Mutex<Vec<u32>>) {
     while !asked.lock().contains(&1) {
+        // sleeps: looks again until the script asks.
         sleep(Duration::from_millis(5)).await;
     }
 }
@@ -95,6 +96,7 @@ async fn requests_outlive_streams_that_are_cut() {
     let cutting = async {
         second_asked(&asked).await;
         proxy.cut();
+        // sleeps: the answer comes after the cut.
         sleep(Duration::from_millis(100)).await;
         release.cancel();
     };

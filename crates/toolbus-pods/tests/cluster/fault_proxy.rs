@@ -177,6 +177,7 @@ where
             };
             match (fate, answer) {
                 (Fate::Late(time), Some(answer)) => {
+                    // sleeps: the delay of the fault.
                     sleep(time).await;
                     Ok(answer)
                 }

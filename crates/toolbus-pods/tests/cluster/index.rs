@@ -83,6 +83,7 @@ impl Index {
         };
         while !is_bound(claims.get(&self.name).await.expect("the claim")) {
             assert!(Instant::now() < limit, "the claim is not bound");
+            // sleeps: looks at the cluster again, within a limit.
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -109,6 +110,7 @@ impl Index {
         let limit = Instant::now() + PATIENCE;
         while self.try_ask("asked").await.is_err() {
             assert!(Instant::now() < limit, "the index does not answer");
+            // sleeps: looks at the cluster again, within a limit.
             tokio::time::sleep(PAUSE).await;
         }
         let pod = pods.get(&self.name).await.expect("the index");

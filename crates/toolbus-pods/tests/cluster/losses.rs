@@ -52,6 +52,7 @@ async fn a_watch_that_is_cut_goes_on() {
     told("call_after_a_cut").await;
     // Long enough that it is begun again in vain, too.
     proxy.set(Way::Closed);
+    // sleeps: the length of the outage.
     sleep(Duration::from_secs(2)).await;
     proxy.set(Way::Open);
     told("call_after_an_outage").await;

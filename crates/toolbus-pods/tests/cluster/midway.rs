@@ -25,6 +25,7 @@ async fn an_outage_in_the_middle_of_a_script_loses_nothing() {
     let outage = async {
         place.started().await;
         proxy.set(Way::Closed);
+        // sleeps: the length of the outage.
         sleep(Duration::from_secs(2)).await;
         proxy.set(Way::Open);
     };

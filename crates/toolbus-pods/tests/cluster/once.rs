@@ -179,6 +179,7 @@ async fn a_call_that_comes_again_gets_the_outcome_of_its_first_pod() {
         // Sent twice, and redelivered.
         let twice = second.run(script(source), twice);
         let again = async {
+            // sleeps: the other is sent while the first runs.
             tokio::time::sleep(Duration::from_secs(1)).await;
             second.run(script(source), again).await
         };

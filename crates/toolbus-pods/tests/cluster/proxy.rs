@@ -145,6 +145,7 @@ async fn pass(
         }
         let way = *ways.borrow_and_update();
         match way {
+            // sleeps: the delay of the fault.
             Way::Slow(time) => sleep(time).await,
             way if way == closed => _ = held.fetch_add(count, Ordering::Relaxed),
             _ => {}

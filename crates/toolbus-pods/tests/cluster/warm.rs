@@ -159,6 +159,7 @@ async fn a_claimed_pod_is_its_calls_and_its_time_is_shortened() {
                 claimed = Some(pod);
                 break;
             }
+            // sleeps: looks again, within a limit.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         claimed.expect("it is claimed")

@@ -39,6 +39,7 @@ fn wait_for_workers(mark: &str, count: usize) -> Vec<u32> {
             return workers;
         }
         assert!(started.elapsed() < WAIT_TIMEOUT, "{} workers, not {count}", workers.len());
+        // sleeps: looks again, within a limit.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -51,6 +52,7 @@ fn wait_for_text(path: &str, text: &str) -> String {
             return content;
         }
         assert!(started.elapsed() < WAIT_TIMEOUT, "{path} has no {text}: {content}");
+        // sleeps: looks again, within a limit.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -159,7 +161,7 @@ fn workers_are_bounded_in_number() {
             (limits(), Limits { timeout: Duration::from_millis(300), ..Limits::default() });
         let first = engine.ask(&endless, Value::file(file(b"")), &long);
         let second = async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            wait_for_workers("mark-busy", 1);
             engine.ask(&short, Value::file(file(b"")), &brief).await
         };
         tokio::select! {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Bus as _, Delivery, Disposition, Health, PublishError};
 use toolbus_rabbitmq::RabbitBus;
 use toolbus_testkit::eventually;
@@ -156,13 +157,15 @@ async fn a_channel_that_the_broker_closes_is_made_anew() {
     let bus = connect(&vhost.amqp_url()).await;
     let connections = connections(&vhost).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
+    let release = CancellationToken::new();
     let slow = {
-        let seen = Arc::clone(&seen);
+        let (seen, released) = (Arc::clone(&seen), release.clone());
         Arc::new(move |delivery: Delivery| {
             seen.lock().push(delivery.redelivered);
+            let released = released.clone();
             async move {
                 if !delivery.redelivered {
-                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    released.cancelled().await;
                 }
                 Disposition::Ack
             }
@@ -180,6 +183,7 @@ async fn a_channel_that_the_broker_closes_is_made_anew() {
     })
     .await;
     is_up(&bus).await;
+    release.cancel();
     bus.publish(&topic("other"), message("on")).await.unwrap();
     other.received(1).await;
     assert_eq!(vhost.connections().await.unwrap(), connections, "the connection was no trouble");

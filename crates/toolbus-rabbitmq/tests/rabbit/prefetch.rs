@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use toolbus_bus::{Bus as _, Delivery, Disposition, Handler};
-use toolbus_testkit::eventually;
 use toolbus_testkit::rabbit::Vhost;
+use toolbus_testkit::{eventually, quiet_for};
 
 use crate::support::{
     PATIENCE, at_once, connect, connections, durable, is_up, message, subscribe, topic, vhost,
@@ -97,8 +97,11 @@ async fn handlers_of_a_lost_channel_count() {
     // One is handed out to show that somebody is there. It waits for a handler.
     queue_has(&vhost, 6, 1).await;
     is_up(&bus).await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    holding.run(4).await;
+    quiet_for(Duration::from_millis(500), async || match holding.running.load(Ordering::Relaxed) {
+        4 => Ok(()),
+        running => Err(running),
+    })
+    .await;
     queue_has(&vhost, 6, 1).await;
 
     // And again, while it waits.

@@ -196,6 +196,7 @@ async fn publishing_goes_on_while_the_broker_closes_connections() {
                 Err(PublishError::Unconfirmed) => {}
                 Err(error) => panic!("message {text}: {error}"),
             }
+            // sleeps: the pace, so that connections are closed in between.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
 

@@ -7,8 +7,8 @@ use lapin::BasicProperties;
 use lapin::options::BasicPublishOptions;
 use parking_lot::Mutex;
 use toolbus_bus::{Bus as _, Delivery, Disposition, PublishError};
-use toolbus_testkit::eventually;
 use toolbus_testkit::rabbit::Message;
+use toolbus_testkit::{eventually, quiet_for};
 
 use crate::support::{
     PATIENCE, Plain, Recorder, at_once, connect, dead_letters, durable, in_order, message, private,
@@ -49,8 +49,11 @@ async fn a_dead_letter_is_whole_says_why_and_goes_no_further() {
         assert!(!headers.keys().any(|name| name.starts_with("x-toolbus")), "{headers:?}");
     }
 
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(handler.count(), 2, "a dead letter came again");
+    quiet_for(Duration::from_millis(300), async || match handler.count() {
+        2 => Ok(()),
+        count => Err(format!("a dead letter came again: {count}")),
+    })
+    .await;
     assert_eq!(vhost.peek("rockbot.q.dlq", 10).await.unwrap().len(), 2);
     bus.close(Duration::ZERO).await;
 }

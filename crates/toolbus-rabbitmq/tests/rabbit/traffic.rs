@@ -65,6 +65,7 @@ impl Traffic {
 
                     let queued = confirmed.lock().len().saturating_sub(handler.count());
                     let interval = if queued > QUEUED_MAX { SLOW_INTERVAL } else { INTERVAL };
+                    // sleeps: the pace of the traffic.
                     tokio::time::sleep(interval).await;
                 }
             });

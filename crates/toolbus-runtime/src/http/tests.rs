@@ -155,6 +155,7 @@ async fn a_client_that_trickles_is_dropped() {
     // Each byte is in time, all of them are not. It fails once the connection is closed.
     let trickle = async {
         while writer.write_all(b"x").await.is_ok() {
+            // sleeps: the pace of the trickle.
             tokio::time::sleep(SHORT.body_idle / 10).await;
         }
     };
@@ -180,6 +181,7 @@ async fn a_response_may_take_longer_than_a_body() {
         "/slow",
         post(async |body: Body| {
             let bytes = to_bytes(body, LARGE).await.unwrap();
+            // sleeps: longer than any limit on the body.
             tokio::time::sleep(SHORT.body_total + SHORT.body_idle).await;
             bytes
         }),

@@ -107,16 +107,18 @@ async fn do_work(work: &str, context: Context) -> Result<Exit, BoxError> {
             let threads = tokio::runtime::Handle::current().metrics().num_workers();
             tracing::info!("blocking every thread");
             for _ in 1..threads {
+                // sleeps: it blocks until it is ended.
                 context.shutdown.tasks().spawn(async { std::thread::sleep(PATIENCE * 2) });
             }
+            // sleeps: as above.
             std::thread::sleep(PATIENCE * 2);
         }
         "serve" => {
             let bus = context.health.component("bus", Need::Required);
             bus.set(State::Up);
             context.shutdown.requested().cancelled().await;
-            // Long enough for the test to see that it is not ready any more.
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            // Until the test has seen that it is not ready any more, and waits for its end.
+            let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
         }
         "quote" => tracing::warn!(text = %"up\r\nWARN all is down", "quoting\nsomebody"),
         "record" => record(),
@@ -134,6 +136,7 @@ async fn chat(context: &Context) {
     while !stop.is_cancelled() {
         tracing::info_span!(target: "toolbus_test", "chat").in_scope(|| tracing::info!("hello"));
         calls.add(1, &[]);
+        // sleeps: the pace of the chat.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -185,7 +188,7 @@ impl Run {
             .env_clear()
             .env(WORK, work)
             .current_dir(std::env::temp_dir())
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
@@ -254,6 +257,7 @@ impl Process {
                 return line.to_owned();
             }
             assert!(started.elapsed() < PATIENCE, "no {part:?} in {}", self.stderr.lock());
+            // sleeps: looks again, within a limit.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -295,6 +299,7 @@ impl HealthPort {
                 return;
             }
             assert!(started.elapsed() < PATIENCE, "{path} never answers {status}");
+            // sleeps: looks again, within a limit.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

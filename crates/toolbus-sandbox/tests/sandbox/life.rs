@@ -18,6 +18,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(5);
     while !condition() {
         assert!(Instant::now() < end, "{what}");
+        // sleeps: looks again, within a limit.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -103,6 +104,7 @@ async fn a_sandbox_waits_for_the_next_script_and_runs_no_other() {
     let Some(sandbox) = probe(config()).await else { return };
     sandbox.idle().await;
     for _ in 0..3 {
+        // sleeps: the sandbox gets older than that, by the kernel's clock.
         tokio::time::sleep(Duration::from_millis(400)).await;
         let aged = run(&sandbox, AGE_OF_THE_SANDBOX).await;
         let age: u32 = aged.output.text.trim().parse().expect("an age");
@@ -114,6 +116,7 @@ async fn a_sandbox_waits_for_the_next_script_and_runs_no_other() {
     let cold = Config { keep_ready: false, ..config() };
     let Some(cold) = probe(cold).await else { return };
     cold.idle().await;
+    // sleeps: one that was kept would be older than that, by the kernel's clock.
     tokio::time::sleep(Duration::from_millis(400)).await;
     let aged = run(&cold, AGE_OF_THE_SANDBOX).await;
     let age: u32 = aged.output.text.trim().parse().expect("an age");
@@ -199,6 +202,7 @@ fn scripts_die_with_the_service() {
                 return;
             }
             assert!(Instant::now() < end, "the script does not start");
+            // sleeps: looks again, within a limit.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
 

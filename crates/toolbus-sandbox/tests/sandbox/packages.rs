@@ -166,6 +166,7 @@ fn wheels_only_and_the_settings_of_the_operator() {
         let good = loop {
             tokio::select! {
                 good = &mut good => break good.expect("it runs"),
+                // sleeps: looks again and again while it runs.
                 () = tokio::time::sleep(Duration::from_millis(2)) => {}
             }
             assert_eq!(processes_with(PASSWORD), [0; 0], "a command line shows the password");

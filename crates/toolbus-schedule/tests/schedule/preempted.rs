@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use toolbus_schedule::{NewTask, OccurrenceState, RunEnd, ScheduleConfig};
@@ -84,11 +86,12 @@ async fn a_run_that_made_way_is_run_again() {
 #[tokio::test]
 async fn a_cancelled_run_that_made_way_is_over() {
     join_all(Bench::all().await.into_iter().map(async |bench| {
-        let runner = Runner::new(|_, stop| {
+        let release = CancellationToken::new();
+        let released = release.clone();
+        let runner = Runner::new(move |_, stop| {
+            let released = released.clone();
             async move {
-                // Stopped, or long enough to be cancelled.
-                let pause = tokio::time::sleep(Duration::from_millis(700));
-                stop.run_until_cancelled(pause).await;
+                stop.run_until_cancelled(released.cancelled()).await;
                 RunEnd::Preempted
             }
             .boxed()
@@ -97,6 +100,7 @@ async fn a_cancelled_run_that_made_way_is_over() {
         bench.put(NewTask { run_once: false, ..soon("cancelled") }).await;
         runner.eventually_ran(1).await;
         bench.schedules.cancel(&owner("model"), "cancelled").await.unwrap();
+        release.cancel();
         bench.eventually_in(OccurrenceState::Cancelled).await;
         scheduler.close().await;
         assert_eq!(runner.count(), 1);

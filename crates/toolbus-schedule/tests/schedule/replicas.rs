@@ -52,6 +52,7 @@ impl RunTask for Ledger {
         async move {
             self.write("begun", &fire.id);
             let length = u64::from(fire.id.as_bytes()[0]) * 7 % 200;
+            // sleeps: a run takes some time, so that its process is killed in the middle of one.
             tokio::time::sleep(Duration::from_millis(length)).await;
             self.write("ended", &fire.id);
             RunEnd::Done
@@ -98,6 +99,7 @@ impl Replica {
     async fn hold_up(&self) {
         let id = Pid::from_raw(i32::try_from(self.0.id()).expect("an id")).expect("an id");
         kill_process(id, Signal::STOP).expect("a signal");
+        // sleeps: it may have the lock of the file, so that no other gets the lease meanwhile.
         tokio::time::sleep(config().lease_ttl * 2).await;
         kill_process(id, Signal::CONT).expect("a signal");
     }
@@ -166,13 +168,14 @@ async fn kill_again_and_again(place: StatePlace) {
             of_ours.filter(|_| begun() >= at_least).ok_or((holder, begun()))
         })
         .await;
+        // sleeps: a kill comes at any point of a run.
         tokio::time::sleep(Duration::from_millis(kills * 37 % 300)).await;
         match kills % 3 {
             0 => replicas[of_ours] = Replica::start(&place, &ledger),
             1 => replicas[of_ours].hold_up().await,
             _ => {
-                // Nobody is there for some seconds.
                 drop(replicas);
+                // sleeps: more seconds of the schedules pass than any rule for missed ones runs.
                 tokio::time::sleep(Duration::from_secs(3)).await;
                 replicas = [(); 2].map(|()| Replica::start(&place, &ledger));
             }

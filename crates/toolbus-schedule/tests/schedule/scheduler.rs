@@ -9,7 +9,7 @@ use serde_json::json;
 use toolbus_schedule::{
     Cause, MissedRule, NewTask, OccurrenceState, RunEnd, ScheduleConfig, Scheduled,
 };
-use toolbus_testkit::eventually;
+use toolbus_testkit::{eventually, quiet_for};
 
 use crate::support::*;
 
@@ -95,9 +95,12 @@ async fn a_task_may_be_cancelled_or_replaced_during_its_run() {
         assert_eq!((&*kept.description, kept.next_ms), ("the new one", Some(next_ms)));
         assert_eq!(kept.last_fired_ms, None, "the one before has fired");
 
-        // Nothing of the old ones fires within their next seconds.
-        tokio::time::sleep(Duration::from_millis(2_200)).await;
-        assert_eq!(runner.count(), 2);
+        // Nothing of the old ones fires in their next seconds, in which another one does.
+        bench.put(task("witness", "* * * * * *")).await;
+        gate.add_permits(2);
+        runner.eventually_ran(4).await;
+        let ran: Vec<_> = runner.ran.lock().iter().map(|fire| fire.name.clone()).collect();
+        assert_eq!(ran, ["cancelled", "replaced", "witness", "witness"]);
         scheduler.close().await;
     }))
     .await;
@@ -109,6 +112,7 @@ async fn what_is_due_during_a_run_is_skipped_and_told() {
         let runner = Runner::new(|fire, _| {
             async move {
                 let is_first = fire.missed == 0 && fire.name == "slow";
+                // sleeps: a task is due at whole seconds, and is to be due twice meanwhile.
                 tokio::time::sleep(Duration::from_millis(if is_first { 2_500 } else { 1 })).await;
                 RunEnd::Done
             }
@@ -227,8 +231,12 @@ async fn nothing_fires_while_the_zone_is_not_known() {
         assert_eq!(refusal, "the schedules of this agent cannot be used now");
         let runner = Runner::quick();
         let scheduler = bench.start(&runner);
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
-        assert_eq!(runner.count(), 0);
+        // It is due in each second.
+        quiet_for(Duration::from_millis(1_100), async || match runner.count() {
+            0 => Ok(()),
+            count => Err(count),
+        })
+        .await;
 
         bench.zone.is_unreadable.store(false, Ordering::Relaxed);
         bench.schedules.wake();

@@ -82,6 +82,7 @@ impl Counts {
             if self.open.load(Relaxed) == 0 {
                 return;
             }
+            // sleeps: looks again, within a limit.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("requests are open that nobody waits for");
@@ -260,6 +261,7 @@ print(answers == {number: b'%d' % number for number in range(200)})
     let slow = Channel::to(move |_, body| {
         let open = counting.open();
         async move {
+            // sleeps: long enough for as many as may be open to be asked at a time.
             tokio::time::sleep(Duration::from_millis(20)).await;
             drop(open);
             body
@@ -435,6 +437,7 @@ pub(super) async fn open_requests_end_with_the_script(stage: Stage) {
     let runner = stage.runner();
     let cancel = async {
         while counts.open.load(Relaxed) < 11 {
+            // sleeps: looks again until the script has asked.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         cancelled.cancel();

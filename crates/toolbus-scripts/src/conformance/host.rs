@@ -33,6 +33,7 @@ pub(super) fn processes_with(text: &str) -> Vec<i32> {
 pub(super) async fn await_no_process(text: &str) {
     let end = Instant::now() + Duration::from_secs(10);
     while !processes_with(text).is_empty() && Instant::now() < end {
+        // sleeps: looks again, within a limit.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

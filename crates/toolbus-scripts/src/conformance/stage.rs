@@ -173,6 +173,7 @@ impl Stage {
 
         let watching = async {
             while !watch(&host::processes_with(mark)) {
+                // sleeps: looks again until the script ends.
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -52,7 +52,7 @@ async fn what_was_undone_is_no_change() {
 async fn a_change_before_the_first_look_is_told() {
     for place in Place::all().await {
         let (here, elsewhere) = (place.open().await, place.open().await);
-        // Long enough to have found that nobody waits, and less than from one look to the next.
+        // sleeps: long enough to have found that nobody waits, and less than from one look to the next.
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         let mut far = elsewhere.changes("notes");
         note(&here, 1, "x").await.unwrap();

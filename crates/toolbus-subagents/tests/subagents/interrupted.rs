@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use toolbus_subagents::{NewSubagent, Priority, SubagentEnd, subagent_view};
-use toolbus_testkit::eventually;
+use toolbus_testkit::{eventually, quiet_for};
 use toolbus_tools::View;
 use toolbus_tools::budget::{RunLimits, TurnUsage};
 use toolbus_tools::id::{CallId, ToolId};
@@ -107,7 +107,7 @@ async fn one_whose_process_is_killed_goes_on_elsewhere() {
         first.eventually_ran(1).await;
         let other = setup.working(&second).start();
         // It is the other's for as long as that lives.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        other.eventually_renewed("SELECT lease_until_ms FROM subagents").await;
         assert_eq!(second.count(), 0);
 
         killed.kill().await;
@@ -116,7 +116,7 @@ async fn one_whose_process_is_killed_goes_on_elsewhere() {
         assert_eq!((run.context.as_deref(), run.is_resumed), (Some("for May"), true));
         assert!(run.scope.is_none() && run.depth == 1 && run.owner == owner());
         assert!(run.timeout < Duration::from_secs(600) && run.timeout > Duration::from_secs(500));
-        tokio::time::sleep(A_WHILE).await;
+        other.tells_no_more_than(1).await;
         assert_eq!((first.count(), second.count(), other.listener.ends().len()), (1, 1, 1));
     }
 }
@@ -124,6 +124,7 @@ async fn one_whose_process_is_killed_goes_on_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_whose_process_is_killed_before_telling_is_told_elsewhere() {
     for setup in Setup::all(Work::echo).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let killed = Process::start(&setup.hearing(Hearing::Later(usize::MAX))).await;
         let id = killed.spawn("x").await;
         let listener = Arc::clone(&killed.host().listener);
@@ -134,7 +135,7 @@ async fn an_end_whose_process_is_killed_before_telling_is_told_elsewhere() {
         killed.kill().await;
         let next = setup.start();
         assert_eq!(next.end_of(&id).await.0, "did x");
-        tokio::time::sleep(A_WHILE).await;
+        next.tells_no_more_than(1).await;
         assert_eq!((next.listener.ends().len(), next.work.count()), (1, 1));
     }
 }
@@ -143,6 +144,7 @@ async fn an_end_whose_process_is_killed_before_telling_is_told_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_whose_process_is_killed_while_telling_is_told_elsewhere() {
     for setup in Setup::all(Work::echo).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let killed = Process::start(&setup.hearing(Hearing::Hangs)).await;
         let id = killed.spawn("x").await;
         let listener = Arc::clone(&killed.host().listener);
@@ -152,7 +154,7 @@ async fn an_end_whose_process_is_killed_while_telling_is_told_elsewhere() {
         .await;
         let next = setup.start();
         // It is kept from others for as long as it is told, however long that takes.
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        next.eventually_renewed("SELECT telling_until_ms FROM subagents").await;
         assert_eq!(next.listener.tellings.load(Ordering::SeqCst), 0);
         killed.kill().await;
         assert_eq!(next.end_of(&id).await.0, "did x");
@@ -163,6 +165,7 @@ async fn an_end_whose_process_is_killed_while_telling_is_told_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_lost_three_times_fails() {
     for setup in Setup::all(Work::deaf).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let first = Process::start(&setup).await;
         let id = first.spawn("x").await;
         let mut killed = first;
@@ -199,22 +202,42 @@ async fn one_whose_process_stops_goes_on_elsewhere() {
 
 #[tokio::test]
 async fn a_process_that_stops_spawns_nothing_more_and_waits_for_what_ends() {
+    let go_on = Arc::new(Notify::new());
     let work = || {
-        Work::new(|_, _| {
-            async {
-                tokio::time::sleep(Duration::from_millis(300)).await;
+        let go_on = Arc::clone(&go_on);
+        Work::new(move |_, _| {
+            let go_on = Arc::clone(&go_on);
+            async move {
+                go_on.notified().await;
                 done("in time")
             }
             .boxed()
         })
     };
     for setup in Setup::all(work).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let host = setup.start();
         let id = host.spawn("x").await;
         let (subagents, listener) = (host.subagents.clone(), Arc::clone(&host.listener));
-        host.close(Duration::from_secs(5)).await;
-        let refused = subagents.spawn(&scope(), &CallId::random(), new_subagent("y")).await;
-        assert_eq!(refused.unwrap_err().to_string(), "the agent is stopping: nothing was spawned");
+        host.work.eventually_ran(1).await;
+        // It ends only after it was seen that nothing more is spawned.
+        let refused = async {
+            let refused = eventually(PATIENCE, async || {
+                let new = new_subagent("y");
+                match subagents.spawn(&scope(), &CallId::random(), new).await {
+                    Err(error) => Ok(error.to_string()),
+                    Ok(id) => Err(id),
+                }
+            })
+            .await;
+            // A look that is under way may still tell an end.
+            quiet_for(A_WHILE, async || if listener.ends().is_empty() { Ok(()) } else { Err(()) })
+                .await;
+            go_on.notify_one();
+            refused
+        };
+        let ((), refused) = tokio::join!(host.close(Duration::from_secs(5)), refused);
+        assert_eq!(refused, "the agent is stopping: nothing was spawned");
         // Nobody tells any more; the next process does.
         assert_eq!(listener.ends(), []);
         let next = setup.start();
@@ -254,13 +277,16 @@ async fn one_that_is_cancelled_after_a_kill_is_not_gone_on_with() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_after_a_kill_is_told() {
     for setup in Setup::all(Work::deaf).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let killed = Process::start(&setup).await;
-        let timeout = Some(Duration::from_millis(1_200));
+        let timeout = Some(Duration::from_millis(60_000));
         let id = killed.spawn_new(NewSubagent { timeout, ..new_subagent("x") }).await;
         killed.kill().await;
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        let late = setup.start_without_runner();
+        late.sabotage("UPDATE subagents SET created_ms = created_ms - 61000").await;
+        late.sabotage("UPDATE subagents SET deadline_ms = deadline_ms - 61000").await;
         let next = setup.working(&Work::deaf()).start();
-        assert_eq!(next.end_of(&id).await.1.as_deref(), Some("it took longer than 2 s"));
+        assert_eq!(next.end_of(&id).await.1.as_deref(), Some("it took longer than 60 s"));
         assert_eq!(next.work.count(), 0);
     }
 }
@@ -303,6 +329,7 @@ async fn what_was_spent_is_not_spent_again() {
         })
     };
     for setup in Setup::all(spending).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let mut spent = Vec::new();
         let mut process = Process::start(&setup.working(&spending())).await;
         process.spawn("x").await;
@@ -362,9 +389,8 @@ async fn one_that_another_has_taken_over_is_let_go_of() {
             many => Err(many),
         })
         .await;
-        tokio::time::sleep(A_WHILE).await;
+        host.tells_no_more_than(0).await;
         assert_eq!(host.count("SELECT COUNT(*) FROM subagents WHERE state = 'running'").await, 1);
-        assert_eq!(host.listener.ends(), []);
         host.sabotage("DELETE FROM subagents").await;
     }
 }
@@ -390,13 +416,16 @@ async fn an_end_that_comes_too_late_is_not_written() {
         host.spawn("x").await;
         host.work.eventually_ran(1).await;
         // What it looks at once when it begins, it has looked at.
-        tokio::time::sleep(A_WHILE).await;
+        quiet_for(A_WHILE, async || match host.work.at_a_time.load(Ordering::SeqCst) {
+            1 => Ok(()),
+            many => Err(many),
+        })
+        .await;
         host.sabotage("UPDATE subagents SET holder = 'other', lease_until_ms = 9000000000000")
             .await;
         go_on.notify_one();
-        tokio::time::sleep(A_WHILE).await;
+        host.tells_no_more_than(0).await;
         assert_eq!(host.work.at_a_time.load(Ordering::SeqCst), 0);
         assert_eq!(host.count("SELECT COUNT(*) FROM subagents WHERE state = 'running'").await, 1);
-        assert_eq!(host.listener.ends(), []);
     }
 }

@@ -38,8 +38,7 @@ async fn a_subagent_does_its_work_and_its_end_is_told_once() {
         assert!(heard.timestamp.starts_with("20") && heard.timestamp.ends_with("+00:00"));
 
         host.eventually_counts("SELECT COUNT(*) FROM subagents WHERE told_ms IS NULL", 0).await;
-        tokio::time::sleep(A_WHILE).await;
-        assert_eq!(host.listener.ends().len(), 1);
+        host.tells_no_more_than(1).await;
         // It is remembered, without what it was about.
         let forgotten = "SELECT COUNT(*) FROM subagents WHERE outcome = '' AND context = ''";
         assert_eq!(host.count(forgotten).await, 1);
@@ -221,8 +220,7 @@ async fn cancelling_the_run_of_the_caller_cancels_its_subagents() {
         let id = host.subagents.spawn(&caller, &call, new_subagent("x")).await.unwrap();
         let run = caller.cancelled.clone();
         drop(caller);
-        tokio::time::sleep(A_WHILE).await;
-        assert_eq!(host.listener.ends(), []);
+        host.tells_no_more_than(0).await;
         run.cancel();
         assert_eq!(host.end_of(&id).await.1.as_deref(), Some("it was cancelled"));
     }

@@ -19,8 +19,8 @@ use toolbus_subagents::{
     NewSubagent, OnSubagent, Priority, RunSubagent, Runner, SubagentChange, SubagentEnd,
     SubagentEvent, SubagentRun, Subagents, SubagentsConfig, SubagentsDeps, Told,
 };
-use toolbus_testkit::eventually;
 use toolbus_testkit::state::StatePlace;
+use toolbus_testkit::{eventually, quiet_for};
 use toolbus_tools::id::{CallId, SessionId};
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -28,8 +28,8 @@ use toolbus_wire::{Message, message};
 
 /// How long something may take that has to come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for what must not come.
-pub(crate) const A_WHILE: Duration = Duration::from_millis(300);
+/// Long enough for what must not come: some of every interval of [`quick_config`].
+pub(crate) const A_WHILE: Duration = Duration::from_millis(200);
 
 /// What a listener makes of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub(crate) enum Hearing {
     Panics(usize),
     /// Never answers.
     Hangs,
-    /// Takes as long as this.
-    Slow(Duration),
+    /// Takes it once it is released.
+    Held,
 }
 
 /// Is told events, and writes them down.
@@ -51,12 +51,14 @@ pub(crate) struct Listener {
     /// How often it was told an end, whatever it made of it.
     pub(crate) tellings: AtomicUsize,
     pub(crate) hearing: Mutex<Hearing>,
+    pub(crate) release: CancellationToken,
 }
 
 impl Listener {
     fn new(hearing: Hearing) -> Arc<Self> {
         let (events, tellings) = (Mutex::default(), AtomicUsize::new(0));
-        Arc::new(Self { events, tellings, hearing: Mutex::new(hearing) })
+        let (hearing, release) = (Mutex::new(hearing), CancellationToken::new());
+        Arc::new(Self { events, tellings, hearing, release })
     }
 
     pub(crate) fn ends(&self) -> Vec<SubagentEvent> {
@@ -81,7 +83,7 @@ impl OnSubagent for Listener {
                         panic!("a listener that panics");
                     }
                     Hearing::Hangs => std::future::pending().await,
-                    Hearing::Slow(time) => tokio::time::sleep(time).await,
+                    Hearing::Held => self.release.cancelled().await,
                     Hearing::Takes | Hearing::Later(_) | Hearing::Panics(_) => {}
                 }
             }
@@ -243,9 +245,12 @@ pub(crate) struct Setup {
 /// Quick enough for a test.
 pub(crate) fn quick_config() -> SubagentsConfig {
     SubagentsConfig {
-        lease_ttl: Duration::from_secs(2),
-        claim_ttl: Duration::from_secs(2),
+        lease_ttl: Duration::from_secs(1),
+        claim_ttl: Duration::from_secs(1),
         cancel_grace: Duration::from_millis(300),
+        timeout_grace: Duration::from_millis(100),
+        look_interval: Duration::from_millis(50),
+        tell_backoff: Duration::from_millis(20),
         ..SubagentsConfig::default()
     }
 }
@@ -357,6 +362,27 @@ impl Host {
     pub(crate) async fn count(&self, statement: &'static str) -> i64 {
         let store = self.store.open().await.expect("a store");
         sqlx::query_scalar(statement).fetch_one(store.readers()).await.expect("a number")
+    }
+
+    /// Waits until a time that is written down, such as the end of a lease, has been put off for
+    /// longer than it was when this began. What it keeps would be over without that.
+    pub(crate) async fn eventually_renewed(&self, statement: &'static str) {
+        let first = self.count(statement).await;
+        let ttl = i64::try_from(quick_config().lease_ttl.as_millis()).expect("a short time");
+        eventually(PATIENCE, async || match self.count(statement).await {
+            until if until > first + ttl => Ok(()),
+            until => Err(until - first),
+        })
+        .await;
+    }
+
+    /// Ends have been told once each, and no more are.
+    pub(crate) async fn tells_no_more_than(&self, ends: usize) {
+        quiet_for(A_WHILE, async || match self.listener.ends() {
+            told if told.len() == ends => Ok(()),
+            told => Err(told),
+        })
+        .await;
     }
 
     /// Waits until a statement counts so much.

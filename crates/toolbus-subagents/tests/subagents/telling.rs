@@ -14,8 +14,7 @@ async fn what_cannot_be_taken_is_told_again() {
             let host = setup.hearing(hearing).start();
             let id = host.spawn("x").await;
             assert_eq!(host.end_of(&id).await.0, "did x");
-            tokio::time::sleep(A_WHILE).await;
-            assert_eq!(host.listener.ends().len(), 1);
+            host.tells_no_more_than(1).await;
             host.close(Duration::from_secs(1)).await;
         }
     }
@@ -26,12 +25,16 @@ async fn what_cannot_be_taken_is_told_again() {
 #[tokio::test]
 async fn what_takes_long_to_tell_is_told_once() {
     for setup in Setup::all(Work::echo).await {
-        let slow = setup.hearing(Hearing::Slow(Duration::from_secs(6)));
+        let slow = setup.hearing(Hearing::Held);
         let (host, other) = (slow.start(), slow.start());
         let id = host.spawn("x").await;
+        let claimed = "SELECT COUNT(*) FROM subagents WHERE telling_until_ms > 0";
+        host.eventually_counts(claimed, 1).await;
+        host.eventually_renewed("SELECT telling_until_ms FROM subagents").await;
+        host.listener.release.cancel();
         assert_eq!(host.end_of(&id).await.0, "did x");
         host.eventually_counts("SELECT COUNT(*) FROM subagents WHERE told_ms IS NULL", 0).await;
-        tokio::time::sleep(A_WHILE).await;
+        host.tells_no_more_than(1).await;
         assert_eq!(host.listener.tellings.load(Ordering::SeqCst), 1);
         assert_eq!(other.listener.tellings.load(Ordering::SeqCst), 0);
     }
@@ -41,7 +44,7 @@ async fn what_takes_long_to_tell_is_told_once() {
 #[tokio::test]
 async fn a_port_that_never_answers_is_given_up_and_asked_again() {
     for setup in Setup::all(Work::echo).await {
-        let setup = setup.configured(|config| config.tell_timeout = Duration::from_millis(500));
+        let setup = setup.configured(|config| config.tell_timeout = Duration::from_millis(100));
         let host = setup.hearing(Hearing::Hangs).start();
         let id = host.spawn("x").await;
         eventually(PATIENCE, async || {
@@ -72,6 +75,7 @@ async fn two_processes_tell_each_end_once() {
 #[tokio::test]
 async fn an_end_that_cannot_be_read_is_left_out() {
     for setup in Setup::all(Work::echo).await {
+        let setup = setup.configured(|config| config.handover_grace = A_WHILE);
         let quiet = setup.start_without_runner();
         quiet.spawn("x").await;
         quiet.eventually_counts("SELECT COUNT(*) FROM subagents WHERE state = 'ended'", 1).await;

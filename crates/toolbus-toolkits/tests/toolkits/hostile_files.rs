@@ -216,6 +216,7 @@ async fn beside(mut change: impl FnMut() + Send, work: impl Future<Output = ()>)
                     break;
                 }
                 change();
+                // sleeps: see above.
                 thread::sleep(pause);
             }
         });
@@ -240,6 +241,7 @@ async fn a_file_that_becomes_a_link_is_not_followed() {
         symlink(&secret, &next).expect("a link");
         fs::rename(&next, &file).expect("renamed");
         fs::write(&next, "inside\n").expect("a file");
+        // sleeps: a moment in which it is a link.
         thread::sleep(Duration::from_micros(50));
         fs::rename(&next, &file).expect("renamed");
     };

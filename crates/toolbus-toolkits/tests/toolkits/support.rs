@@ -196,13 +196,13 @@ pub(crate) fn processes_with(text: &str) -> Vec<i32> {
 
 /// Waits until something holds.
 pub(crate) async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(20), waited).await;
-    waited.unwrap_or_else(|_| panic!("{what}"));
+    toolbus_testkit::eventually(
+        Duration::from_secs(20),
+        async || {
+            if holds() { Ok(()) } else { Err(what) }
+        },
+    )
+    .await;
 }
 
 /// Memory of this process, in bytes.

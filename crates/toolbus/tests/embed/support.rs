@@ -121,6 +121,7 @@ impl Work {
 
     /// Lets a call end that has had this much time.
     pub(crate) async fn end_after(&self, time: Duration) {
+        // sleeps: the clock of its callers is paused.
         tokio::time::sleep(time).await;
         self.go.notify_one();
     }

@@ -165,6 +165,7 @@ async fn a_subscription_goes_on_in_a_new_session_of_its_server() {
             host.does("auto", [host.call("/streams", "echo", json!({}))]).await;
             loop {
                 server.order(json!({"do": "update", "uri": "a://1"})).await;
+                // sleeps: the pace of the reports.
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }
         };

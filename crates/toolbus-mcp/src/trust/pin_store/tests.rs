@@ -112,6 +112,7 @@ fn a_lock_is_waited_for_but_not_for_ever() {
     let held = lock_file(&folder.path().join("s.lock")).expect("locked");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| list(&pins, "s", "x"));
+        // sleeps: nothing shows that the other thread waits for the lock.
         std::thread::sleep(Duration::from_millis(50));
         drop(held);
         waits.join().expect("no panic").expect("in time");

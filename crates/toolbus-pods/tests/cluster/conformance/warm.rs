@@ -85,6 +85,7 @@ impl Runner for Patient {
         async {
             let end = Instant::now() + SOON;
             while self.runner.warm().waiting == 0 && Instant::now() < end {
+                // sleeps: looks at the cluster again, within a limit.
                 tokio::time::sleep(PAUSE).await;
             }
             let outcome = self.runner.run(script, run).await;

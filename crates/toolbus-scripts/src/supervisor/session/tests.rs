@@ -137,7 +137,7 @@ async fn a_script_is_stopped_between_two_messages() {
     let channel = Channel::to(move |_, _| std::future::ready(large.clone()));
     let end = run(64, channel, Duration::from_millis(10), async |peer| {
         peer.tell("ask 0 last YQ==").await;
-        // Nothing is read until its time is over.
+        // sleeps: nothing is read until its time is over, which passes on another thread's clock.
         tokio::time::sleep(Duration::from_millis(10) + CLOCK_GRACE + KILL_TIMEOUT / 4).await;
         assert_eq!(peer.hear().await.0, b'R');
         assert_eq!(peer.hear().await, (b'K', Vec::new()));
