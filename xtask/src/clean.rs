@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::workspace;
 
@@ -18,13 +18,18 @@ const FOLDERS: [(&str, &str); 2] = [
 
 /// What to do with the folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CacheAction {
+enum CacheAction {
     Show,
     Remove,
 }
 
-/// Lists the folders with their sizes, or removes them.
-pub(crate) fn clean(action: CacheAction) -> anyhow::Result<ExitCode> {
+/// Lists the folders with their sizes, or removes them with `--remove`.
+pub(crate) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let action = match arguments {
+        [] => CacheAction::Show,
+        ["--remove"] => CacheAction::Remove,
+        _ => bail!("usage: cargo xtask clean [--remove]"),
+    };
     let cache = cache_folder().context("neither XDG_CACHE_HOME nor HOME is set")?;
     for (name, content) in FOLDERS {
         let folder = cache.join(name);

@@ -206,7 +206,12 @@ impl ScenarioKind {
 }
 
 /// Fetches, builds and runs everything.
-pub(crate) fn build_and_run(table: ConformanceTable) -> anyhow::Result<ExitCode> {
+pub(crate) fn build_and_run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let table = match arguments {
+        [] => ConformanceTable::Compare,
+        ["--keep"] => ConformanceTable::Keep,
+        _ => anyhow::bail!("usage: cargo xtask conformance [--keep]"),
+    };
     workspace::run_command(&mut workspace::script_command("dev/setup"))?;
     let packages = ["conformance", "agent-host", "mcp-bridge", "toolbus-testkit"];
     let packages = packages.iter().flat_map(|name| ["--package", name]);

@@ -29,17 +29,12 @@ fn main() -> ExitCode {
         ["bench", name, rest @ ..] => bench::run_benchmark(name, rest),
         ["soak", "scripts", rest @ ..] => soak::soak_scripts(rest),
         ["chaos", rest @ ..] => chaos::run_chaos(rest),
-        ["conformance"] => conformance::build_and_run(conformance::ConformanceTable::Compare),
-        ["conformance", "--keep"] => {
-            conformance::build_and_run(conformance::ConformanceTable::Keep)
-        }
+        ["conformance", rest @ ..] => conformance::build_and_run(rest),
         ["tidy"] => tidy::run_checks(),
         ["tidy", "--figures"] => tidy::print_figures(),
         ["accept", name, rest @ ..] => accept::run(name, rest),
-        ["size"] => size::compare_sizes(size::SizedBuild::Dist),
-        ["size", "--dev"] => size::compare_sizes(size::SizedBuild::Dev),
-        ["clean"] => clean::clean(clean::CacheAction::Show),
-        ["clean", "--remove"] => clean::clean(clean::CacheAction::Remove),
+        ["size", rest @ ..] => size::run(rest),
+        ["clean", rest @ ..] => clean::run(rest),
         ["ci"] => ci::run_all_parts(),
         _ => {
             eprint!("{USAGE}");

@@ -36,9 +36,13 @@ pub(crate) enum SizedBuild {
     Dist,
 }
 
-/// Prints the size of each program and fails if one exceeds its limit.
-pub(crate) fn compare_sizes(build: SizedBuild) -> anyhow::Result<ExitCode> {
-    check(build)?;
+/// Compares the sizes of the shipped build, or with `--dev` of the development build.
+pub(crate) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    match arguments {
+        [] => check(SizedBuild::Dist)?,
+        ["--dev"] => check(SizedBuild::Dev)?,
+        _ => bail!("usage: cargo xtask size [--dev]"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,8 @@
-//! `cargo xtask tidy`: what the compiler and clippy cannot check. [`laws`] are about who may depend
-//! on whom, [`files`] about single files, [`sleeps`] about tests, [`style`] about production code and [`history`] about
-//! commits. Every mistake is listed, each with its place and how to mend it.
+//! `cargo xtask tidy`: checks what the compiler and clippy cannot check.
+//!
+//! [`laws`] are about dependencies between crates, [`files`] about single files, [`sleeps`] about
+//! tests, [`style`] about production code and [`history`] about commits. Every mistake is listed
+//! with its place and the way to fix it.
 
 mod figures;
 mod files;

@@ -182,9 +182,9 @@ pub(super) async fn a_single_active_queue_is_handed_on_by_a_stop(stage: Stage) {
 
     let stopping = active.stop(stage.patience());
     let handed_on = async {
-        // sleeps: the stop is under way by then. Where a message waits in a classic queue of RabbitMQ 3.10
-        // when its active consumer is cancelled, the queue dies of the next message (issue 5460 of
-        // rabbitmq-server).
+        // sleeps: the stop has started by then. If a message waits in a classic queue of RabbitMQ
+        // 3.10 when its active consumer is cancelled, the next message kills the queue (issue 5460
+        // of rabbitmq-server).
         tokio::time::sleep(STOP_BEGIN_GRACE).await;
         stage.publish_texts(&one, &topic, numbers(3)).await;
         let seen = texts(&second.received(3).await);

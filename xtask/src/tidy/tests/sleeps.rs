@@ -1,3 +1,5 @@
+//! Sleeps in tests: which are refused.
+
 use super::super::sleeps;
 
 /// `expected` are the lines with a mistake.
