@@ -55,10 +55,11 @@ async fn who_comes_later_is_told_soon() {
     // RockBot, ResearchAgent in turn, and RockBot since that was new to it; and then no more. The
     // first of ResearchAgent may have been heard.
     announced.heard::<AgentCard>(3).await;
-    // Agents that announced themselves to each other for ever would do so at every pace.
+    // Agents that announced themselves to each other for ever would do so at every pace. On a busy
+    // machine one may announce itself once more.
     let pace = quick_config("RockBot").announce_pace;
-    quiet_for(4 * pace, async || match announced.heard.lock().len() {
-        0..=4 => Ok(()),
+    quiet_for(8 * pace, async || match announced.heard.lock().len() {
+        0..=6 => Ok(()),
         heard => Err(heard),
     })
     .await;
