@@ -67,7 +67,6 @@ fn skip(reason: &str) {
 ///
 /// A client wants a provider of cryptography even if it will not need it, and each test has a
 /// process of its own.
-#[must_use]
 pub fn http_client_builder() -> reqwest::ClientBuilder {
     // Being second is no error: any provider will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
