@@ -128,7 +128,7 @@ impl<S> FilteredStream<S> {
 
             let Some(frame) = unread.get_mut(..length) else { return };
             if let Some(greeting) = self.greeting.take() {
-                greeting.read(&frame[HEAD_BYTES..HEAD_BYTES + size]);
+                greeting.read(&mut frame[HEAD_BYTES..HEAD_BYTES + size]);
             }
             repair::repair_frame(kind, &mut frame[HEAD_BYTES..HEAD_BYTES + size]);
             self.passed += length;
