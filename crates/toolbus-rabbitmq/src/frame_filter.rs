@@ -25,13 +25,11 @@ use async_rs::traits::Reactor;
 use async_rs::util::RuntimeParts;
 use async_rs::{Runtime, Tokio};
 use futures_util::io::{AsyncRead, AsyncWrite};
-use lapin::tcp::AsyncTcpStream;
 
+use crate::transport::Transport;
 pub(crate) use greeting::Greeting;
 pub(crate) use repair::OVERSIZED;
 
-/// A TCP connection, with TLS or without.
-pub(crate) type Transport = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 /// What the library runs on: tokio, with guarded streams.
 pub(crate) type FilteringRuntime = Runtime<RuntimeParts<Tokio, FilteringReactor>>;
 
@@ -130,7 +128,7 @@ impl<S> FilteredStream<S> {
 
             let Some(frame) = unread.get_mut(..length) else { return };
             if let Some(greeting) = self.greeting.take() {
-                greeting.read(&frame[HEAD_BYTES..HEAD_BYTES + size]);
+                greeting.read(&mut frame[HEAD_BYTES..HEAD_BYTES + size]);
             }
             repair::repair_frame(kind, &mut frame[HEAD_BYTES..HEAD_BYTES + size]);
             self.passed += length;

@@ -42,6 +42,7 @@ mod publisher;
 mod shared;
 mod supervisor;
 mod topology;
+mod transport;
 
 pub use bus::{RabbitBus, connection_bytes_max};
 pub use config::{Config, QueueProfile, Start};

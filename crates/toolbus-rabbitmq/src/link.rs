@@ -11,13 +11,15 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::tcp::{AsyncTcpStream, OwnedTLSConfig};
+use async_rs::traits::Reactor as _;
+use lapin::tcp::AsyncTcpStream;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
 use parking_lot::Mutex;
 
 use crate::config::Address;
-use crate::frame_filter::{self, FilteredStream, Greeting, Transport};
+use crate::frame_filter::{self, FilteredStream, Greeting};
+use crate::transport::{Transport, system_connector};
 use crate::{Config, ConnectError, password};
 
 /// How long a goodbye may take before the socket is shut.
@@ -126,17 +128,14 @@ impl Socket {
 async fn connect_socket(uri: &AMQPUri, socket: &Socket) -> io::Result<Transport> {
     let runtime = async_rs::Runtime::tokio_current();
     let address = (uri.authority.host.clone(), uri.authority.port);
-    let stream = Transport::connect(&runtime, runtime.to_socket_addrs(address)).await?;
-
-    if let Transport::Plain(stream) = &stream {
-        socket.keep(stream.get_ref().as_fd().try_clone_to_owned()?.into());
-    }
+    let stream = runtime.tcp_connect(runtime.to_socket_addrs(address)).await?;
+    socket.keep(stream.get_ref().as_fd().try_clone_to_owned()?.into());
 
     match uri.scheme {
-        AMQPScheme::AMQP => Ok(stream),
+        AMQPScheme::AMQP => Ok(Transport::Plain(stream)),
         AMQPScheme::AMQPS => {
-            let tls = OwnedTLSConfig::default();
-            stream.into_tls(&uri.authority.host, tls.as_ref()).await
+            let host = &uri.authority.host;
+            Transport::encrypt(stream, &system_connector()?, host).await
         }
     }
 }

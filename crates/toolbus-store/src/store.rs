@@ -74,7 +74,6 @@ impl Store {
         F: for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, Error>> + Send + 'static,
     {
         let (keep, kept) = oneshot::channel();
-        let (done, outcome) = oneshot::channel();
         let work: Work = Box::new(move |transaction| {
             Box::pin(async move {
                 // The caller may have given up.
@@ -83,16 +82,22 @@ impl Store {
             })
         });
 
+        self.submit(work).await?;
+        kept.await.map_err(|_| Error::Closed)
+    }
+
+    /// Waits until a write is committed. It is compiled once, and not for each write.
+    async fn submit(&self, work: Work) -> Result<(), Error> {
+        let (done, outcome) = oneshot::channel();
         let jobs = self.0.jobs.lock().clone().ok_or(Error::Closed)?;
         let writing = async {
             jobs.send(Job { work, done }).await.map_err(|_| Error::Closed)?;
             outcome.await.map_err(|_| Error::Closed)?
         };
         match timeout(WRITE_TIMEOUT, writing).await {
-            Ok(written) => written?,
-            Err(_) => return Err(Error::OutcomeUnknown("it takes too long".to_owned())),
+            Ok(written) => written,
+            Err(_) => Err(Error::OutcomeUnknown("it takes too long".to_owned())),
         }
-        kept.await.map_err(|_| Error::Closed)
     }
 
     /// Connections that read, for statements of one's own.

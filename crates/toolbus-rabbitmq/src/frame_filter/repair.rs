@@ -1,6 +1,7 @@
 //! Repairs the payload of one AMQP frame in place: texts that are not UTF-8, and tables that are
 //! nested too deep. A payload that does not have the form of its kind is left as it is.
 
+use std::ops::Range;
 use std::str;
 
 /// How deep tables and arrays may lie in each other. Nobody needs any depth: our contract has none,
@@ -53,7 +54,7 @@ pub(super) fn without_properties(mut frame: [u8; REST_BYTES]) -> [u8; REST_BYTES
 
 /// Repairs the payload of a frame.
 pub(super) fn repair_frame(kind: Kind, payload: &mut [u8]) {
-    let mut cursor = Cursor { bytes: payload, at: 0 };
+    let mut cursor = Cursor::new(payload);
     // `None` says that the payload is not of its form, and then the library is the one to say so.
     let _ = match kind {
         Kind::Method => repair_method(&mut cursor),
@@ -191,18 +192,38 @@ fn repair_value(cursor: &mut Cursor<'_>, depth: usize) -> Option<()> {
     }
 }
 
-struct Cursor<'a> {
+/// Passes a value of a table.
+pub(super) fn pass_value(cursor: &mut Cursor<'_>) -> Option<()> {
+    repair_value(cursor, 0)
+}
+
+/// Reads a payload from its start to its end.
+pub(super) struct Cursor<'a> {
     bytes: &'a mut [u8],
     at: usize,
 }
 
-impl Cursor<'_> {
-    fn skip(&mut self, count: usize) -> Option<()> {
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a mut [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The place of what comes next.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns what lies at a range of places.
+    pub(super) fn read(&self, range: Range<usize>) -> Option<&[u8]> {
+        self.bytes.get(range)
+    }
+
+    pub(super) fn skip(&mut self, count: usize) -> Option<()> {
         self.at = self.end_of(count)?;
         Some(())
     }
 
-    fn end_of(&self, length: usize) -> Option<usize> {
+    pub(super) fn end_of(&self, length: usize) -> Option<usize> {
         self.at.checked_add(length).filter(|end| *end <= self.bytes.len())
     }
 
@@ -216,16 +237,16 @@ impl Cursor<'_> {
         self.take().map(u8::from_be_bytes)
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    pub(super) fn u16(&mut self) -> Option<u16> {
         self.take().map(u16::from_be_bytes)
     }
 
-    fn length(&mut self) -> Option<usize> {
+    pub(super) fn length(&mut self) -> Option<usize> {
         usize::try_from(u32::from_be_bytes(self.take()?)).ok()
     }
 
     /// Passes a text of up to 255 octets and makes UTF-8 of it.
-    fn short_text(&mut self) -> Option<()> {
+    pub(super) fn short_text(&mut self) -> Option<()> {
         let length = usize::from(self.u8()?);
         let end = self.end_of(length)?;
         let mut text = &mut self.bytes[self.at..end];
