@@ -46,9 +46,12 @@ pub struct CallerConfig {
     /// What all is drawn from
     #[arg(long)]
     pub seed: u64,
-    /// How many calls it makes
+    /// How many calls it makes, unless it ends before
     #[arg(long)]
     pub calls: u64,
+    /// Ends, once its open calls have ended, when this file exists
+    #[arg(long)]
+    pub end_file: Option<PathBuf>,
     /// How many of them at a time
     #[arg(long, default_value_t = 8)]
     pub in_flight: u64,
@@ -96,6 +99,7 @@ pub async fn run(config: CallerConfig) -> anyhow::Result<()> {
             pause: Duration::from_millis(config.pause_ms),
             timeout_ms: config.timeout_ms,
             script_percent: config.script_percent,
+            end_file: config.end_file.clone(),
         };
         lanes.spawn(lane.run(share + more));
     }
@@ -118,6 +122,7 @@ struct Lane {
     pause: Duration,
     timeout_ms: u64,
     script_percent: u64,
+    end_file: Option<PathBuf>,
 }
 
 /// A call, as it was drawn.
@@ -135,6 +140,9 @@ impl Lane {
         for number in 0..calls {
             let drawn = self.draw_call();
             tokio::time::sleep(drawn.pause).await;
+            if self.end_file.as_ref().is_some_and(|file| file.exists()) {
+                break;
+            }
             self.make_call(&format!("{}-{number}", self.name), &drawn).await?;
         }
         Ok(())

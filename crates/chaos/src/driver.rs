@@ -19,6 +19,8 @@ const WARM_UP_CALLS: u64 = 10;
 /// How long the callers may take after the last strike: the longest deadline, and the start of a
 /// caller that was killed at last.
 const CALLERS_TIMEOUT: Duration = Duration::from_secs(600);
+/// Most calls of callers that go on until they are told to end.
+const CALLS_MAX: u64 = 100_000;
 /// Time between two looks at the callers.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -27,7 +29,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub struct RunConfig {
     /// What all is drawn from.
     pub seed: u64,
-    /// Calls of one run.
+    /// Calls of one run. [`run_each_once`] makes at least so many: its callers go on until the last
+    /// strike is over.
     pub calls: u64,
     /// Bridges.
     pub bridges: usize,
@@ -80,7 +83,8 @@ pub async fn run_alone(
     ensure!(config.managers > 0 || !fault.needs_managers(), "{} needs managers", fault.name());
     let strikes = fault.draw_strikes(&mut Random::new(config.seed).fork(fault.name()));
     let bridges_at_start = if fault == Fault::Scale { 1 } else { config.bridges };
-    let run = Run { config, say, clock_error: fault.clock_error(), bridges_at_start };
+    let clock_error = fault.clock_error();
+    let run = Run { config, say, clock_error, bridges_at_start, calls: Calls::Exactly };
     run_strikes(broker, fault.name(), strikes, &run).await
 }
 
@@ -96,7 +100,7 @@ pub async fn run_long(
 ) -> anyhow::Result<FaultRun> {
     let strikes = Fault::draw_long_run(&mut Random::new(config.seed).fork("long"));
     let count = strikes.len();
-    let run = Run { config, say, clock_error: None, bridges_at_start: config.bridges };
+    let run = Run::of_all(config, say, Calls::Exactly);
     let run = run_strikes(broker, "long", strikes, &run).await?;
     if run.strikes < count {
         say(&format!("the calls ended after {} of {count} strikes", run.strikes));
@@ -107,7 +111,7 @@ pub async fn run_long(
 /// Runs one fleet under each of these faults once, one after the other.
 ///
 /// # Errors
-/// As [`run_alone`], and when the callers are done before the last strike.
+/// As [`run_alone`].
 pub async fn run_each_once(
     broker: &mut TestBroker,
     strikes: Vec<Strike>,
@@ -115,10 +119,19 @@ pub async fn run_each_once(
     say: Say<'_>,
 ) -> anyhow::Result<FaultRun> {
     let count = strikes.len();
-    let run = Run { config, say, clock_error: None, bridges_at_start: config.bridges };
+    let run = Run::of_all(config, say, Calls::UntilTheLastStrike);
     let run = run_strikes(broker, "each once", strikes, &run).await?;
     ensure!(run.strikes == count, "the calls ended after {} of {count} strikes", run.strikes);
     Ok(run)
+}
+
+/// When the callers end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    /// With the number of calls that was asked for.
+    Exactly,
+    /// With that number, and not before the last strike is over, however slow the machine is.
+    UntilTheLastStrike,
 }
 
 struct Run<'a> {
@@ -126,6 +139,14 @@ struct Run<'a> {
     say: Say<'a>,
     clock_error: Option<Duration>,
     bridges_at_start: usize,
+    calls: Calls,
+}
+
+impl<'a> Run<'a> {
+    /// A run of several faults.
+    fn of_all(config: &'a RunConfig, say: Say<'a>, calls: Calls) -> Self {
+        Self { config, say, clock_error: None, bridges_at_start: config.bridges, calls }
+    }
 }
 
 async fn run_strikes(
@@ -145,7 +166,7 @@ async fn run_strikes(
         script_percent,
         grace,
         callers,
-        calls,
+        calls: if run.calls == Calls::Exactly { calls } else { CALLS_MAX },
         in_flight,
         pause,
         seed,
@@ -174,6 +195,10 @@ async fn run_strikes(
         struck += 1;
     }
 
+    if run.calls == Calls::UntilTheLastStrike {
+        wait_for_calls(&mut fleet, calls).await?;
+        fleet.end_calls()?;
+    }
     wait_for_callers(&mut fleet).await?;
     let took = start.elapsed();
     let verdict = judge(&fleet.finish().await?);
@@ -184,6 +209,15 @@ async fn warm_up(fleet: &mut Fleet<'_>) -> anyhow::Result<()> {
     let end = Instant::now() + WARM_UP_TIMEOUT;
     while fleet.count_calls()? < WARM_UP_CALLS && fleet.is_calling()? {
         ensure!(Instant::now() < end, "the callers do not begin");
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(())
+}
+
+async fn wait_for_calls(fleet: &mut Fleet<'_>, calls: u64) -> anyhow::Result<()> {
+    let end = Instant::now() + CALLERS_TIMEOUT;
+    while fleet.count_calls()? < calls && fleet.is_calling()? {
+        ensure!(Instant::now() < end, "there are not {calls} calls after {CALLERS_TIMEOUT:?}");
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())

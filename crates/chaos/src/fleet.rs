@@ -84,6 +84,11 @@ impl FleetConfig {
         if self.managers == 0 { 0 } else { self.script_percent }
     }
 
+    /// The file that tells the callers to make no more calls.
+    fn end_file(&self) -> PathBuf {
+        self.folder.join("end")
+    }
+
     /// By how many milliseconds the clock of each process of a kind is wrong: one is ahead, the
     /// next behind, the third right, and so on, beginning with any.
     fn draw_clocks(&self, kind: &str, count: usize) -> Vec<i64> {
@@ -205,6 +210,15 @@ impl<'a> Fleet<'a> {
             is_calling |= caller.is_calling()?;
         }
         Ok(is_calling)
+    }
+
+    /// Tells the callers to make no more calls.
+    ///
+    /// # Errors
+    /// When the file that tells them cannot be written.
+    pub fn end_calls(&self) -> anyhow::Result<()> {
+        let file = self.config.end_file();
+        std::fs::write(&file, "").with_context(|| file.display().to_string())
     }
 
     /// How many calls have been made.

@@ -68,7 +68,7 @@ impl<'a> Nextest<'a> {
     /// Reads the report of the run that started then. A run that could not build its tests, or
     /// found none, leaves no report.
     fn read_report(&self, started: SystemTime) -> anyhow::Result<Vec<TestReport>> {
-        let path = self.report_path()?;
+        let path = self.report_path();
         let is_new = fs::metadata(&path)
             .and_then(|metadata| metadata.modified())
             .is_ok_and(|modified| modified >= started);
@@ -79,8 +79,9 @@ impl<'a> Nextest<'a> {
         parse_report(&text).with_context(|| path.display().to_string())
     }
 
-    fn report_path(&self) -> anyhow::Result<PathBuf> {
-        Ok(workspace::target_folder()?.join("nextest").join(self.profile).join("junit.xml"))
+    /// nextest writes reports below the workspace, wherever cargo's target folder is.
+    fn report_path(&self) -> PathBuf {
+        workspace::root().join("target/nextest").join(self.profile).join("junit.xml")
     }
 
     fn print_slowest(&self, reports: &[TestReport]) {

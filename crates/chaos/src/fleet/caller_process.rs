@@ -26,6 +26,7 @@ pub struct CallerProcess {
     in_flight: u64,
     pause: Duration,
     script_percent: u64,
+    end_file: PathBuf,
     process: Option<Process>,
     launches: Vec<CallerLaunch>,
 }
@@ -42,6 +43,7 @@ impl CallerProcess {
     pub(super) fn new(place: ProcessPlace, config: &FleetConfig, quota: u64) -> Self {
         let FleetConfig { seed, in_flight, pause, .. } = *config;
         let script_percent = config.script_percent();
+        let end_file = config.end_file();
         Self {
             place,
             seed,
@@ -49,6 +51,7 @@ impl CallerProcess {
             in_flight,
             pause,
             script_percent,
+            end_file,
             process: None,
             launches: Vec::new(),
         }
@@ -73,6 +76,8 @@ impl CallerProcess {
             .args(["--script-percent", &self.script_percent.to_string()])
             .args(["--pause-ms", &self.pause.as_millis().to_string(), "--ledger"])
             .arg(&ledger)
+            .arg("--end-file")
+            .arg(&self.end_file)
             .spawn(&logs)?;
 
         memory.add(process.id(), &name, MEMORY_LIMIT_MIB);

@@ -95,10 +95,10 @@ async fn texts_beside_values_are_lines() {
 }
 
 #[tokio::test]
-async fn ten_thousand_keys_do_not_fit() {
+async fn two_thousand_keys_do_not_fit() {
     let bench = Bench::sqlite(MemoryConfig::default());
     let scope = scope("session/s1");
-    let saves = (0..10_000).map(|at| {
+    let saves = (0..2_000).map(|at| {
         let entry = json!({"key": format!("key {at}"), "data": "x"});
         call(&bench.invoker, &scope, "save_to_working_memory", entry)
     });

@@ -165,6 +165,8 @@ fn workers_are_bounded_in_number() {
             engine.ask(&short, Value::file(file(b"")), &brief).await
         };
         tokio::select! {
+            // The first must have its worker when the second waits for that and blocks.
+            biased;
             answer = first => panic!("{answer:?}"),
             answer = second => assert!(matches!(answer, Err(Error::Busy)), "{answer:?}"),
         }

@@ -217,10 +217,6 @@ impl Service {
 /// # Panics
 /// If the package of the test does not declare it.
 pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
-    // Cargo builds the examples of a package with its tests.
-    if !name.starts_with("examples/") {
-        crate::declared::check("programs", name);
-    }
     let advice = "cargo build --workspace --bins, or cargo xtask test";
     let program = env::current_exe()?;
     let deps = program.ancestors().find(|folder| folder.ends_with("deps"));
@@ -232,6 +228,10 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let built = modified(&path).with_context(|| format!("{name} has not been built: {advice}"))?;
     if let Some(source) = newer_source(&path, built)? {
         bail!("{name} is older than {source}: {advice}");
+    }
+    // Cargo builds the examples of a package with its tests.
+    if !name.starts_with("examples/") {
+        crate::declared::check("programs", name);
     }
     Ok(path)
 }
