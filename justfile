@@ -25,13 +25,9 @@ tidy:
 bench NAME *ARGUMENTS:
     cargo xtask bench {{NAME}} {{ARGUMENTS}}
 
-# Breaks a fleet, fault by fault, for example `just chaos --fault worker-kill`.
-chaos *ARGUMENTS:
-    cargo xtask chaos {{ARGUMENTS}}
-
-# Runs thousands of honest scripts by both runners, for example `just soak --runs 200`.
-soak *ARGUMENTS:
-    cargo xtask soak scripts {{ARGUMENTS}}
+# Runs what takes long: flaky, chaos or soak, for example `just accept chaos --fault worker-kill`.
+accept NAME *ARGUMENTS:
+    cargo xtask accept {{NAME}} {{ARGUMENTS}}
 
 # Starts a real one-node Kubernetes for the tests, and prints where its kubeconfig is.
 kube-up *IMAGES:

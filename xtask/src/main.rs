@@ -4,7 +4,6 @@
 
 mod accept;
 mod bench;
-mod chaos;
 mod ci;
 mod clean;
 mod cluster;
@@ -12,7 +11,6 @@ mod conformance;
 mod kept_process;
 mod real_parts;
 mod size;
-mod soak;
 mod test_run;
 mod tidy;
 mod workspace;
@@ -27,8 +25,6 @@ fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         ["test", rest @ ..] => test_run::run_and_print_sum(rest),
         ["bench", name, rest @ ..] => bench::run_benchmark(name, rest),
-        ["soak", "scripts", rest @ ..] => soak::soak_scripts(rest),
-        ["chaos", rest @ ..] => chaos::run_chaos(rest),
         ["conformance", rest @ ..] => conformance::build_and_run(rest),
         ["tidy"] => tidy::run_checks(),
         ["tidy", "--figures"] => tidy::print_figures(),

@@ -46,6 +46,8 @@ enum Command {
     Caller(CallerConfig),
     /// Runs a fleet under each fault and prints the table
     Run(RunArguments),
+    /// Lists the names of the faults
+    Faults,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -113,6 +115,11 @@ impl Arguments {
                 effects::serve(listen, ledger, socket).await?;
             }
             Command::Caller(config) => caller::run(config).await?,
+            Command::Faults => {
+                for (_, name) in Fault::ALL {
+                    say(name);
+                }
+            }
             Command::Run(arguments) => {
                 let arguments = arguments.with_long_defaults();
                 let run = run_faults(&arguments);

@@ -4,7 +4,7 @@
 //! The program `chaos` is three: the effects server ([`effects`]), a caller ([`caller`]), and the
 //! driver ([`driver`]) that starts them with bridges, managers of scripts and a broker of their
 //! own, does a fault to them ([`fault`], [`strike`]) and has the ledgers judged ([`judge`]). `cargo
-//! xtask chaos` runs it.
+//! xtask accept chaos` runs it.
 //!
 //! Everything is on loopback and bounded in count and time, everything is drawn from one seed, and
 //! only processes that were started here are ever signalled.

@@ -4,7 +4,6 @@
 //! A suite is one test program. Results accumulate in a file, suite by suite, and a suite with
 //! results at this commit is skipped.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::{checked_out, results_path};
+use super::results::Results;
 use crate::test_run::{self, TestOptions};
 use crate::workspace;
 
@@ -40,8 +39,7 @@ pub(super) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
         }
     }
 
-    let commit = checked_out()?;
-    let mut results = FlakyResults::read(&commit)?;
+    let mut results = Results::read("flaky")?;
     let suites = test_run::list_suites()?;
     for name in &chosen {
         ensure!(suites.iter().any(|suite| suite == name), "there is no suite {name}");
@@ -50,16 +48,17 @@ pub(super) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
     for suite in &suites {
         let is_chosen = chosen.is_empty() || chosen.contains(&suite.as_str());
         if is_chosen && (!chosen.is_empty() || !results.has(suite)) {
-            results.record(suite, run_suite(suite, PASSES)?)?;
+            results.record(suite, run_suite(suite, PASSES)?.to_json())?;
         }
     }
 
-    let table = results.to_table(&suites);
+    let table = write_table(&results, &suites);
     print!("{table}");
     if is_kept {
         fs::write(workspace::root().join(PAGE), &table).context(PAGE)?;
     }
-    Ok(if results.all_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let all_passed = results.values().all(|result| result["failed"] == 0);
+    Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs one short suite once under load.
@@ -74,6 +73,13 @@ struct SuiteResult {
     passed: usize,
     failed: usize,
     seconds: f64,
+}
+
+impl SuiteResult {
+    fn to_json(&self) -> Value {
+        let Self { passed, failed, seconds } = self;
+        json!({"passed": passed, "failed": failed, "seconds": seconds.round()})
+    }
 }
 
 fn run_suite(suite: &str, passes: usize) -> anyhow::Result<SuiteResult> {
@@ -127,58 +133,22 @@ impl Drop for Load {
     }
 }
 
-/// Results by suite at one commit.
-struct FlakyResults {
-    commit: String,
-    suites: BTreeMap<String, Value>,
-}
-
-impl FlakyResults {
-    /// Reads the results at this commit; those of another commit do not count.
-    fn read(commit: &str) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(results_path("flaky")?).unwrap_or_default();
-        let stored: Value = serde_json::from_str(&text).unwrap_or_default();
-        let suites = match stored["commit"] == commit {
-            true => serde_json::from_value(stored["suites"].clone()).unwrap_or_default(),
-            false => BTreeMap::new(),
+fn write_table(results: &Results, suites: &[String]) -> String {
+    let mut table = format!(
+        "# Suites under load\n\nEach suite runs {PASSES} times in a row while {BUSY_THREADS} \
+         busy threads load the machine, at commit {}. Made by `cargo xtask accept flaky --keep`.\n\n\
+         | suite | passed | failed | slowest pass, s |\n| --- | --- | --- | --- |\n",
+        results.commit()
+    );
+    for suite in suites {
+        let result = results.get(suite);
+        let row = if result.is_null() {
+            format!("| {suite} | not run | | |\n")
+        } else {
+            let (passed, failed) = (&result["passed"], &result["failed"]);
+            format!("| {suite} | {passed} | {failed} | {} |\n", result["seconds"])
         };
-        Ok(Self { commit: commit.to_owned(), suites })
+        table.push_str(&row);
     }
-
-    fn has(&self, suite: &str) -> bool {
-        self.suites.contains_key(suite)
-    }
-
-    fn record(&mut self, suite: &str, result: SuiteResult) -> anyhow::Result<()> {
-        let SuiteResult { passed, failed, seconds } = result;
-        let entry = json!({"passed": passed, "failed": failed, "seconds": seconds.round()});
-        self.suites.insert(suite.to_owned(), entry);
-        let stored = json!({"commit": self.commit, "suites": self.suites});
-        let path = results_path("flaky")?;
-        fs::write(&path, stored.to_string()).with_context(|| path.display().to_string())
-    }
-
-    fn all_passed(&self) -> bool {
-        self.suites.values().all(|result| result["failed"] == 0)
-    }
-
-    fn to_table(&self, suites: &[String]) -> String {
-        let mut table = format!(
-            "# Suites under load\n\nEach suite runs {PASSES} times in a row while {BUSY_THREADS} \
-             busy threads load the machine, at commit {}. Made by `cargo xtask accept flaky --keep`.\n\n\
-             | suite | passed | failed | slowest pass, s |\n| --- | --- | --- | --- |\n",
-            self.commit
-        );
-        for suite in suites {
-            let row = match self.suites.get(suite) {
-                Some(result) => {
-                    let (passed, failed) = (&result["passed"], &result["failed"]);
-                    format!("| {suite} | {passed} | {failed} | {} |\n", result["seconds"])
-                }
-                None => format!("| {suite} | not run | | |\n"),
-            };
-            table.push_str(&row);
-        }
-        table
-    }
+    table
 }

@@ -1,6 +1,6 @@
 //! Many scripts that mean no harm, by both runners: how many failed, and what is left after them.
 //!
-//! `cargo xtask soak scripts` starts it. Every script goes the way of a fleet's: over RabbitMQ to
+//! `cargo xtask accept soak` starts it. Every script goes the way of a fleet's: over RabbitMQ to
 //! `scripts-manager` as a process, and its answer is judged as the conformance suite does. Pods are
 //! those of the cluster that `TOOLBUS_TEST_KUBECONFIG` names. Prints a table, writes it as
 //! `target/bench/soak.md` and `soak.json`, and exits 1 when a goal is missed.
