@@ -191,7 +191,7 @@ fn i6_unknown_is_true_where_the_process_was_killed() {
 fn i7_no_effect_starts_after_its_call_has_ended() {
     let start = |at_ms| vec![effect(EffectEvent::Start, at_ms, WORKER)];
     for code in ["cancelled", "timeout"] {
-        let late = judge(&of_act(failed(code), start(START_MS + 401)));
+        let late = judge(&of_act(failed(code), start(START_MS + 1_301)));
         assert_eq!(late.begun_after_end, 1, "{code}");
         let slack = judge(&of_act(failed(code), start(START_MS + 400)));
         assert_eq!(slack.begun_after_end, 0, "{code}");
