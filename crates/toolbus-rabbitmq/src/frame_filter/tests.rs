@@ -105,17 +105,16 @@ fn large_frames_pass() {
 #[test]
 fn properties_that_are_too_long_are_left_out() {
     let header = |rest: &[u8]| frame(2, &[&[0, 60, 0, 0], &[7; 8][..], rest].concat());
-    let text = vec![b'x'; 40_000];
-    let table =
-        [&40_007_u32.to_be_bytes()[..], b"\x01hS", &40_000_u32.to_be_bytes(), &text].concat();
+    let text = vec![b'x'; 4_000];
+    let table = [&4_007_u32.to_be_bytes()[..], b"\x01hS", &4_000_u32.to_be_bytes(), &text].concat();
     let long = header(&[&[0x20, 0], &table[..]].concat());
     let (before, after) = (frame(1, b"\0\x3c\0\x14"), frame(3, &text));
     let sent = [&before[..], &long, &after, &long, &after].concat();
     let mark = header(b"\x40\0\x09oversized");
     let expected = [&before[..], &mark, &after, &mark, &after].concat();
 
-    for length in [1, 7, 31, 32, 33, 5_000, 100_000] {
-        assert!(read_within(32 << 10, &sent, length) == expected, "in pieces of {length}");
+    for length in [1, 7, 31, 32, 33, 500, 100_000] {
+        assert!(read_within(2 << 10, &sent, length) == expected, "in pieces of {length}");
         assert!(read_within(long.len(), &sent, length) == sent, "in pieces of {length}");
     }
 }

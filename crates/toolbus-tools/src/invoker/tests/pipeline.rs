@@ -140,7 +140,7 @@ async fn rv_i3_every_outcome_leaves_one_beginning_one_end_and_one_record() {
     let calls = [
         call(json!({})),
         call(json!({"n": 1})),
-        Call { time: CallTime::within(Duration::from_millis(100)), ..call(json!({"n": 2})) },
+        Call { time: CallTime::of_execution(Duration::from_millis(20)), ..call(json!({"n": 2})) },
         Call { tool: name("missing"), ..call(json!({})) },
         call_in(scope().with_budget(Budget::calls(0)), json!({})),
     ];
