@@ -231,7 +231,10 @@ async fn thirty_turns_use_every_tool_and_outlive_their_processes() {
         instrumented(|launch| launch.env("TOOLBUS_OPENROUTER__BASE_URL", upstream)).await;
     let servers = Servers::with(&[("openrouter", json!({"type": "http", "url": openrouter}))]);
     let start_bridge = async || {
-        let launch = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
+        let launch = launch("mcp-bridge", &bus)
+            .env("TOOLBUS_MCP__CONNECT_TIMEOUT", "2m")
+            .arg("--mcp-config")
+            .arg(servers.file());
         let launch = launch.env("TOOLBUS_MCP__ALLOW_STDIO_REGISTRATION", "true");
         start(launch.env("TOOLBUS_MCP__SANDBOX_REGISTERED", "false")).await
     };
