@@ -30,6 +30,9 @@ const PROGRAMS: [&str; 6] = [
 /// ends, however it ends, the benchmark ends what it started.
 const LIFELINE: &str = "TOOLBUS_BENCH_LIFELINE";
 
+/// The profile of `Cargo.toml` that benchmarks are built with.
+const PROFILE: &str = "measured";
+
 /// What to do with the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BenchTable {
@@ -48,14 +51,14 @@ pub(crate) fn run_benchmark(name: &str, arguments: &[&str]) -> anyhow::Result<Ex
         // No test looks at it, and it takes minutes.
         folders.extend(real_parts::fetch(&["tool-catalogue".to_owned()])?);
     }
-    let build = ["build", "--profile", "bench", "--workspace", "--locked", "--bench", name];
+    let build = ["build", "--profile", PROFILE, "--workspace", "--locked", "--bench", name];
     let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);
     workspace::run_command(workspace::cargo_command(&build).args(programs))?;
     let target = workspace::target_folder()?;
 
-    let parts = RealParts::start(&target.join("release"), [BROKER])?;
-    let mut command =
-        workspace::cargo_command(&["bench", "--workspace", "--locked", "--bench", name, "--"]);
+    let parts = RealParts::start(&target.join(PROFILE), [BROKER])?;
+    let run = ["bench", "--profile", PROFILE, "--workspace", "--locked", "--bench", name, "--"];
+    let mut command = workspace::cargo_command(&run);
     command.args(arguments).envs(folders).envs(parts.environment().iter().cloned());
     let outcome = run_and_publish(&mut command, name, table);
     drop(parts);

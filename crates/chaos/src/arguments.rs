@@ -115,25 +115,23 @@ impl Arguments {
                 effects::serve(listen, ledger, socket).await?;
             }
             Command::Caller(config) => caller::run(config).await?,
-            Command::Faults => {
-                for (_, name) in Fault::ALL {
-                    say(name);
-                }
-            }
-            Command::Run(arguments) => {
-                let arguments = arguments.with_long_defaults();
-                let run = run_faults(&arguments);
-                // Both arms only wait: what runs ends when it is dropped.
-                tokio::select! {
-                    ended = run => return ended,
-                    interrupted = tokio::signal::ctrl_c() => {
-                        interrupted.context("waiting for an interrupt")?;
-                        anyhow::bail!("interrupted");
-                    }
-                }
-            }
+            Command::Faults => Fault::ALL.iter().for_each(|(_, name)| say(name)),
+            Command::Run(arguments) => return run_until_interrupted(&arguments).await,
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn run_until_interrupted(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
+    let arguments = arguments.clone().with_long_defaults();
+    let run = run_faults(&arguments);
+    // Both arms only wait: what runs ends when it is dropped.
+    tokio::select! {
+        ended = run => ended,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.context("waiting for an interrupt")?;
+            anyhow::bail!("interrupted");
+        }
     }
 }
 

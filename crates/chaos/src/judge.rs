@@ -30,7 +30,7 @@ mod tests;
 /// How late an outcome may be.
 pub const OUTCOME_GRACE: Duration = Duration::from_secs(2);
 /// How much later than an outcome an effect may start: on a busy machine a cancel message may take
-/// that long to the worker. Such a call must not be told as not started, which is judged without it.
+/// that long to the worker. Whether its caller was told that it had not started is judged apart.
 const START_GRACE: Duration = Duration::from_secs(1);
 /// Findings that are told of each invariant.
 const FINDINGS_MAX: usize = 5;

@@ -156,9 +156,10 @@ impl StdioServer {
         }
     }
 
-    /// The server's entry for an `mcp.json`.
+    /// The server's entry for an `mcp.json`, with time to start on a machine that is busy with
+    /// other tests.
     pub fn to_json(&self) -> Value {
-        json!({"command": self.command, "args": self.args})
+        json!({"command": self.command, "args": self.args, "startupTimeoutMs": 60_000})
     }
 
     /// A command that starts it.

@@ -83,9 +83,7 @@ impl SuiteResult {
 }
 
 fn run_suite(suite: &str, passes: usize) -> anyhow::Result<SuiteResult> {
-    let filter = format!("binary_id({suite})");
-    let package = suite.split("::").next().unwrap_or(suite);
-    let options = TestOptions::parse(&["-p", package, "-E", &filter])?;
+    let options = TestOptions::of_suite(suite);
     let mut result = SuiteResult { passed: 0, failed: 0, seconds: 0.0 };
     let load = Load::start(BUSY_THREADS);
 

@@ -59,9 +59,7 @@ impl TestNeeds {
 
         for package in packages {
             let name = package["name"].as_str().context("a package has no name")?;
-            let is_selected = options.packages.is_empty()
-                || options.packages.iter().any(|selected| selected == name);
-            if is_selected {
+            if options.needs_package(name) {
                 needs.add(package, packages).with_context(|| format!("tests of {name}"))?;
             }
         }

@@ -9,6 +9,8 @@ use anyhow::{Context as _, ensure};
 pub(crate) struct TestOptions {
     /// Packages of which the tests run; empty for the whole workspace.
     pub(crate) packages: Vec<String>,
+    /// The only package whose needs are met, in a run that builds the whole workspace.
+    pub(crate) needs_of: Option<String>,
     /// Leaves out what needs a cluster, a container engine or a chaos run.
     pub(crate) is_quick: bool,
     /// Number of tests to list by duration after the run.
@@ -48,6 +50,25 @@ impl TestOptions {
 
         ensure!(options.packages.iter().all(|name| !name.is_empty()), "-p takes a package's name");
         Ok(options)
+    }
+
+    /// Selects one test program, as it is built with the whole workspace. A build of its package
+    /// alone has other features, and would compile what it depends on again.
+    pub(crate) fn of_suite(suite: &str) -> Self {
+        let package = suite.split("::").next().unwrap_or(suite);
+        Self {
+            needs_of: Some(package.to_owned()),
+            rest: vec!["-E".to_owned(), format!("binary_id({suite})")],
+            ..Self::default()
+        }
+    }
+
+    /// True if the tests of the package can be among those that run.
+    pub(crate) fn needs_package(&self, name: &str) -> bool {
+        match &self.needs_of {
+            Some(only) => only == name,
+            None => self.packages.is_empty() || self.packages.iter().any(|one| one == name),
+        }
     }
 
     /// True if doctests are part of the selection: they are not when the arguments filter tests.

@@ -114,3 +114,12 @@ fn a_malformed_report_is_an_error() {
         assert!(parse_report(report).is_err(), "{report}");
     }
 }
+
+#[test]
+fn a_suite_needs_the_parts_of_its_package_alone() {
+    let options = TestOptions::of_suite("toolbus-rabbitmq::conformance");
+    assert!(options.packages.is_empty() && !options.has_doctests());
+    assert_eq!(options.rest, ["-E", "binary_id(toolbus-rabbitmq::conformance)"]);
+    assert!(options.needs_package("toolbus-rabbitmq") && !options.needs_package("e2e"));
+    assert!(TestOptions::default().needs_package("e2e"));
+}

@@ -1,7 +1,7 @@
 //! Agents that split their work, ask each other and wait for the time of day: what a subagent, a
 //! hundred wisps, a task for another agent over RabbitMQ and a hundred thousand schedules cost.
 //!
-//! `cargo bench -p e2e --bench agents`, or with `-- schedules` only the parts named. Prints a
+//! `cargo bench --profile measured -p e2e --bench agents`, or with `-- schedules` only the parts named. Prints a
 //! table, writes it as `target/bench/agents.md` and `agents.json`, and exits 1 when a goal is
 //! missed.
 

@@ -1,7 +1,7 @@
 //! The main job: how long a call takes to the other side and back, over either bus and into the
 //! sandbox, and what a host that waits for calls costs.
 //!
-//! `cargo bench -p e2e --bench bus`, or with `-- memory` only the parts named. Prints a table,
+//! `cargo bench --profile measured -p e2e --bench bus`, or with `-- memory` only the parts named. Prints a table,
 //! writes it as `target/bench/bus.md` and `bus.json`, and exits 1 when a goal is missed.
 
 mod idle;

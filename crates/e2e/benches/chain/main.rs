@@ -1,7 +1,7 @@
 //! Chains and artifacts: what a call of a tool costs a program in the local sandbox, and what it
 //! costs to keep a result of 100 MB apart.
 //!
-//! `cargo bench -p e2e --bench chain`. Prints a table, writes it as `target/bench/chain.md` and
+//! `cargo bench --profile measured -p e2e --bench chain`. Prints a table, writes it as `target/bench/chain.md` and
 //! `chain.json`, and exits 1 when a goal is missed.
 
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! What a fleet costs before anybody calls it: how soon each service is ready, what they hold while
 //! they wait, how large their images are, and how long a cluster takes to the first answered call.
 //!
-//! `cargo bench -p e2e --bench fleet`, or with `-- --only services` only the part named. The images are
+//! `cargo bench --profile measured -p e2e --bench fleet`, or with `-- --only services` only the part named. The images are
 //! those of the engine that `TOOLBUS_TEST_DOCKER` names, and the cluster, of `pods` and `install`,
 //! that of `TOOLBUS_TEST_KUBECONFIG`. Where either is not named, its rows are left out, unless
 //! their part is: then the benchmark fails.

@@ -1,6 +1,6 @@
 //! MCP servers behind the bus: what the hop costs, and what it leaves behind.
 //!
-//! `cargo bench -p e2e --bench mcp`, or with `-- --only hop` only the part named, and with
+//! `cargo bench --profile measured -p e2e --bench mcp`, or with `-- --only hop` only the part named, and with
 //! `-- --quick` two rounds of each. Prints a table, writes it as `target/bench/mcp.md` and
 //! `mcp.json`, and exits 1 when a goal is missed.
 

@@ -2,7 +2,7 @@
 //! long such a book takes to be read and checked, what a call costs with policy, budget and audit
 //! log, and how long an approval takes to be answered among a million that wait.
 //!
-//! `cargo bench -p e2e --bench policy`. Prints a table, writes it as `target/bench/policy.md` and
+//! `cargo bench --profile measured -p e2e --bench policy`. Prints a table, writes it as `target/bench/policy.md` and
 //! `policy.json`, and exits 1 when a goal is missed.
 
 mod approvals;

@@ -1,7 +1,7 @@
 //! Finding tools: how long a search takes with as many tools as there may be, how long they take to
 //! be indexed and changed, and how often the right tool is found among those of real MCP servers.
 //!
-//! `cargo bench -p e2e --bench search`. Prints a table, writes it as `target/bench/search.md` and
+//! `cargo bench --profile measured -p e2e --bench search`. Prints a table, writes it as `target/bench/search.md` and
 //! `search.json`, draws quality against latency as `search.svg` beside them, and exits 1 when a goal
 //! is missed.
 

@@ -39,7 +39,7 @@ async fn the_ends_of_tasks_are_counted_by_who_asked_and_by_who_was_asked() {
         // Its own time is over, and so is that of the task for an agent that says nothing.
         let _silent = Stranger::hearing(&broker, "agent.task.Silent").await;
         for agent in ["ResearchAgent", "Silent"] {
-            let id = host.ask_within(agent, "wait", Duration::from_millis(500)).await;
+            let id = host.ask_within(agent, "wait", Duration::from_secs(3)).await;
             host.end_of(&id).await;
         }
 

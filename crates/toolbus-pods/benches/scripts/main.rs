@@ -1,7 +1,7 @@
 //! Scripts in pods: how long one takes from its request to its response, and what the manager
 //! keeps.
 //!
-//! `cargo bench -p toolbus-pods --bench scripts`, or with `-- --only cold` only the part named. Needs the
+//! `cargo bench --profile measured -p toolbus-pods --bench scripts`, or with `-- --only cold` only the part named. Needs the
 //! cluster that `TOOLBUS_TEST_KUBECONFIG` names. Prints a table, writes it as
 //! `target/bench/scripts.md` and `scripts.json`, and exits 1 when a goal is missed.
 

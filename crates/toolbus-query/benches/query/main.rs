@@ -1,6 +1,6 @@
 //! Questions about 100 MB, beside the programs that are made for them: jq and ripgrep.
 //!
-//! `cargo bench -p toolbus-query --bench query`. Needs `jq` and `rg`. Prints a table, writes it as
+//! `cargo bench --profile measured -p toolbus-query --bench query`. Needs `jq` and `rg`. Prints a table, writes it as
 //! `target/bench/query.md` and `query.json`, and exits 1 when a goal is missed.
 
 mod input;
