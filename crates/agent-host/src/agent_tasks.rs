@@ -39,7 +39,12 @@ impl DoTask for AgentTasks {
             // On the bus, a name that nothing proves.
             let claimed = || Principal::claimed(&format!("{}/a2a", task.caller));
             let caller = task.client.clone().unwrap_or_else(claimed);
-            let scope = self.agent.turn_scope(Door::Bus, &self.name, caller, session);
+            // A client has come in by HTTP.
+            let doors: &[Door] = match task.client {
+                Some(_) => &[Door::Http, Door::Bus],
+                None => &[Door::Bus],
+            };
+            let scope = self.agent.turn_scope(doors, &self.name, caller, session);
             let context = TurnContext {
                 scope: Arc::new(Scope { cancelled: stop, depth, ..scope }),
                 asker: Asker::none(),

@@ -363,9 +363,15 @@ pub struct Why {
     #[arg(value_name = "TOOL")]
     pub tool: String,
 
-    /// Where the call comes in
-    #[arg(long, value_name = "DOOR", default_value_t = Door::CommandLine, value_parser = parse_door)]
-    pub door: Door,
+    /// Where the call comes in; with commas, every door that it came through, such as mcp,chain
+    #[arg(
+        long = "door",
+        value_name = "DOOR",
+        value_delimiter = ',',
+        default_value = "command-line",
+        value_parser = parse_door
+    )]
+    pub doors: Vec<Door>,
 
     /// Who calls, such as claimed:alice [default: local:local]
     #[arg(long, value_name = "PRINCIPAL", value_parser = parse_principal_argument)]
@@ -409,10 +415,13 @@ pub enum ApprovalsCommand {
         #[arg(long, value_name = "NUMBER", default_value_t = 100)]
         limit: u32,
     },
-    /// Show all that is known of one call
+    /// Show all that is known of one call; of long arguments the digest, the beginning and the end
     Show {
         /// The approval
         id: String,
+        /// Writes the arguments to this file, whole
+        #[arg(long, value_name = "FILE")]
+        arguments_to: Option<PathBuf>,
     },
     /// Let a call run
     Approve {

@@ -382,7 +382,7 @@ fn offer_agents(
 /// The same with large results kept apart, and with the tools that ask about them.
 fn keep_artifacts(builder: ToolbusBuilder, artifacts: Artifacts) -> ToolbusBuilder {
     let builder = builder
-        .artifacts(ResolveReferences::new(artifacts.clone()))
+        .references(ResolveReferences::new(artifacts.clone()))
         .shape(Arc::new(OffloadOutput::new(artifacts.clone()).without_texts_of(&[Door::Turn])));
     // This program, which `main` makes a worker where it is told to.
     let engine = match Engine::new("/proc/self/exe", [toolbus_query::WORKER_MODE]) {

@@ -32,7 +32,7 @@ impl RunTask for ScheduledTurns {
                 Err(error) => return RunEnd::Failed(error.to_string()),
             };
             let ScheduleOwner { agent, principal } = &fire.owner;
-            let scope = self.agent.turn_scope(Door::Schedule, agent, principal.clone(), session);
+            let scope = self.agent.turn_scope(&[Door::Schedule], agent, principal.clone(), session);
             let context = TurnContext {
                 scope: Arc::new(Scope { cancelled: stop, ..scope }),
                 asker: Asker::none(),

@@ -96,7 +96,7 @@ impl Notifier {
         let Ok(_turn) = server.turns.acquire().await else { return false };
         let id = notice.id.clone();
         let SessionOwner { agent, principal, session } = to.clone();
-        let scope = self.agent.turn_scope(Door::Turn, &agent, principal, session);
+        let scope = self.agent.turn_scope(&[Door::Turn], &agent, principal, session);
         let context =
             TurnContext { scope: Arc::new(scope), asker: Asker::none(), on_event: &|_| {} };
         match self.agent.notify(context, notice).await {

@@ -20,6 +20,7 @@ use toolbus_models::model::{Model, ModelEvent};
 use toolbus_models::request::ModelRequest;
 use toolbus_tools::call::{Arguments, Call, Outcome, Output};
 use toolbus_tools::id::{SessionId, ToolName};
+use toolbus_tools::scope::DoorSet;
 use toolbus_tools::{CallError, Door, Invoker, Principal, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
@@ -299,16 +300,21 @@ impl Agent {
         recorded.map(|_| ())
     }
 
-    /// The scope of turns of an agent that a principal has in this session, by this door.
+    /// The scope of turns of an agent that a principal has in this session. What starts them came
+    /// through these doors, of which the last is the scope's own.
+    ///
+    /// # Panics
+    /// If there is no door.
     #[must_use]
     pub fn turn_scope(
         &self,
-        door: Door,
+        doors: &[Door],
         agent: &AgentName,
         principal: Principal,
         session: SessionId,
     ) -> Scope {
-        let scope = Scope::new(door, principal, agent.clone());
+        let door = *doors.last().expect("a turn comes in by a door");
+        let scope = Scope::new(door, principal, agent.clone()).through(DoorSet::of(doors));
         self.deps.invoker.begin_run(scope.with_session(Some(session)))
     }
 

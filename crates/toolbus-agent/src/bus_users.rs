@@ -185,7 +185,7 @@ impl Users {
         let agent = &self.deps.agent;
         let principal = Principal::claimed(&format!("{}/{}", envelope.source, said.user_id));
         let stop = CancellationToken::new();
-        let scope = agent.turn_scope(Door::Turn, &self.deps.name, principal, session);
+        let scope = agent.turn_scope(&[Door::Bus, Door::Turn], &self.deps.name, principal, session);
         let scope = Arc::new(Scope { cancelled: stop.clone(), ..scope });
         let line = match SessionRef::of(&scope) {
             Ok(session) => self.lines.of(session),

@@ -13,13 +13,36 @@ use crate::answers::Approve;
 use crate::approval::Approval;
 use crate::binding::Remember;
 use crate::chain_answer::{CHAIN_CALLS_MAX, ForChain};
+use crate::shown::ShownArguments;
 
-/// Most characters of the arguments that a form shows.
+/// Most characters of arguments that a form shows. An approver must see all of them, so longer ones
+/// are not asked about by a form.
 const FORM_CHARACTERS_MAX: usize = 4_000;
 
-/// Whether somebody is there who can be asked for an approval.
-pub(crate) fn can_be_asked(asker: &Asker) -> bool {
-    asker.kinds().iter().any(|kind| matches!(kind, AskKind::Approval | AskKind::Elicitation))
+/// Who can be asked for an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Askable {
+    /// The caller can.
+    Yes,
+    /// The caller answers no questions of this kind.
+    No,
+    /// The caller has a form alone, which cannot show the arguments whole.
+    TooLargeForForm,
+}
+
+/// Whether somebody is there who can be asked for an approval of a call with these arguments.
+pub(crate) fn can_be_asked(asker: &Asker, arguments: &Value) -> Askable {
+    let kinds = asker.kinds();
+    if kinds.contains(&AskKind::Approval) {
+        return Askable::Yes;
+    }
+    if !kinds.contains(&AskKind::Elicitation) {
+        return Askable::No;
+    }
+    match ShownArguments::text_of(arguments).chars().nth(FORM_CHARACTERS_MAX) {
+        None => Askable::Yes,
+        Some(_) => Askable::TooLargeForForm,
+    }
 }
 
 /// Asks, and waits for the answer.
@@ -44,16 +67,19 @@ pub(crate) async fn ask(
     })
 }
 
-/// The question of a caller that knows approvals. The answer is an object of `action` (`approve`,
+/// The question of a caller that knows approvals. Arguments that are too long to be shown are
+/// `argumentsParts` in it. The answer is an object of `action` (`approve`,
 /// `deny` or `modify`), of `modifiedArguments` with the last, and of `remember` (`once`, `session`,
 /// `tool` or `arguments`), or of `forChain` with how many `calls` more the same chain may make, and
 /// the `arguments` that they have.
 fn approval_params(approval: &Approval) -> Value {
+    let arguments = &approval.binding.arguments;
+    let (shown, value) = ShownArguments::of(arguments).to_member(arguments);
     json!({
         "approvalId": approval.id,
         "subject": approval.binding.subject,
         "tool": approval.tool,
-        "arguments": approval.binding.arguments,
+        shown: value,
         "risk": approval.risk,
         "rule": approval.binding.rule,
         "reason": approval.reason,
@@ -78,13 +104,9 @@ fn read_answer(answer: &Value, remember_for: Duration) -> Approve {
 
 /// The same as a form.
 fn form_params(approval: &Approval) -> Value {
-    let arguments = serde_json::to_string_pretty(&approval.binding.arguments).unwrap_or_default();
-    let mut shown: String = arguments.chars().take(FORM_CHARACTERS_MAX).collect();
-    if shown.len() < arguments.len() {
-        shown.push_str("\n… (cut off)");
-    }
+    let arguments = ShownArguments::text_of(&approval.binding.arguments);
     let message = format!(
-        "May '{}' run? Risk: {}. Why you are asked: {} (rule '{}'). Arguments:\n{shown}",
+        "May '{}' run? Risk: {}. Why you are asked: {} (rule '{}'). Arguments:\n{arguments}",
         approval.binding.subject, approval.risk, approval.reason, approval.binding.rule,
     );
 

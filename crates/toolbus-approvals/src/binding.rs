@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
 use toolbus_tools::canonical::{canonical_text, sha256_hex};
 use toolbus_tools::gate::Passage;
 use toolbus_tools::policy::ApprovalDemand;
 use toolbus_tools::scope::{Principal, Proof};
 
-/// Longest text of a binding, in bytes: what an approver can be shown.
-pub const BINDING_BYTES_MAX: usize = 256 << 10;
+/// Longest text of a binding, in bytes: arguments of any length that a call may have, with what
+/// stands for control characters in JSON, and the rest.
+pub const BINDING_BYTES_MAX: usize = ARGUMENTS_BYTES_MAX + (64 << 10);
 
 /// The version of what a digest is made of. Another one is another digest.
 const VERSION: u8 = 1;
@@ -25,7 +27,7 @@ pub struct Binding {
     pub definition: Option<String>,
     /// The arguments: an object, and null for a read.
     pub arguments: Value,
-    /// Empty: a reference to an artifact among the arguments already stands for its content alone.
+    /// Empty: references to artifacts among the arguments are replaced before anybody is asked.
     pub artifacts: Vec<String>,
     /// Who calls.
     pub principal: BoundPrincipal,

@@ -25,7 +25,7 @@ use toolbus_wire::message::toolbus::AskError;
 use crate::Error;
 use crate::answers::{Answer, Approve};
 use crate::approval::{Approval, ApprovalState};
-use crate::ask;
+use crate::ask::{self, Askable};
 use crate::calls::{Asked, Begin, NewApproval};
 use crate::chain_answer;
 use crate::desk::{Approvals, Desk, Watch};
@@ -187,7 +187,10 @@ impl ApprovalGate {
         let request = case.slot.request();
         let request = request.and_then(|request| serde_json::to_string(&request).ok());
         if case.asker.is_none() && request.is_none() && !config.wait_for_operator {
-            return Err(case.refuse("there is nobody to ask"));
+            return Err(case.refuse(match case.askable {
+                Askable::TooLargeForForm => "its arguments are too long for the form of its caller",
+                _ => "there is nobody to ask",
+            }));
         }
         if self.desk().is_full() {
             return Err(case.refuse_for(&Error::Full(config.pending_max)));

@@ -20,6 +20,7 @@ mod chain_answer;
 mod desk;
 mod error;
 mod gate;
+mod shown;
 mod tables;
 mod upkeep;
 
@@ -30,4 +31,5 @@ pub use chain_answer::{CHAIN_CALLS_MAX, ForChain};
 pub use desk::{ApprovalConfig, Approvals};
 pub use error::Error;
 pub use gate::ApprovalGate;
+pub use shown::{SHOWN_BYTES_MAX, ShownArguments};
 pub use tables::MIGRATIONS;

@@ -2,7 +2,7 @@
 //!
 //! What a call gives back that is too large for its caller is stored, and the caller gets a preview
 //! and a reference ([`OffloadOutput`]); a reference among the arguments of a later call is replaced
-//! by what it stands for ([`ResolveReferences`]), behind all gates that let pass or refuse.
+//! by what it stands for ([`ResolveReferences`]), before it is known what a call is about.
 //!
 //! - An artifact belongs to the session of the call that made it, and nobody else reads it.
 //! - It is named by its owner and its content, so the same value is stored once, and a reference

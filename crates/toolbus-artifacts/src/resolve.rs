@@ -1,17 +1,15 @@
 //! References among arguments, and what they stand for.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-use toolbus_tools::artifact::find_references;
-use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
-use toolbus_tools::gate::{Gate, Passage, Verdict};
-use toolbus_tools::{CallError, Scope};
-use toolbus_wire::json::count_values;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use toolbus_tools::artifact::{ReadReferences, find_references};
+use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
+use toolbus_tools::registry::ToolEntry;
+use toolbus_tools::{CallError, Scope};
+use toolbus_wire::json::count_values;
 
 use crate::{Artifacts, Error, media};
 
@@ -42,9 +40,11 @@ impl ResolveReferences {
 
     async fn resolve(
         &self,
-        passage: &mut Passage,
-        found: Vec<(String, String)>,
+        scope: &Scope,
+        tool: &ToolEntry,
+        arguments: &mut Value,
     ) -> Result<(), CallError> {
+        let found = find_references(arguments);
         if found.len() > REFERENCES_MAX {
             return Err(CallError::invalid_arguments(format!(
                 "{} references to artifacts are over the limit of {REFERENCES_MAX}",
@@ -52,11 +52,10 @@ impl ResolveReferences {
             )));
         }
 
-        let scope = Arc::clone(&passage.call.scope);
         let (mut resolved, mut unknown) = (Vec::new(), Vec::new());
         let mut left = ARGUMENTS_BYTES_MAX as u64;
         for (pointer, text) in found {
-            match self.read(&scope, &text, left).await {
+            match self.read(scope, &text, left).await {
                 Ok((bytes, media_type)) => {
                     left -= bytes.len() as u64;
                     resolved.push(resolve_bytes(pointer, bytes, &media_type));
@@ -66,10 +65,10 @@ impl ResolveReferences {
             }
         }
         for reference in &unknown {
-            tracing::warn!(reference, tool = %passage.call.tool, "a reference stands for nothing");
+            tracing::warn!(reference, tool = tool.tool.name, "a reference stands for nothing");
         }
 
-        replace(passage, &mut resolved).map_err(|error| match unknown.is_empty() {
+        replace(tool, arguments, &mut resolved).map_err(|error| match unknown.is_empty() {
             true => error,
             false => {
                 let missing = Error::Unknown(unknown.join("', '"));
@@ -85,43 +84,40 @@ impl ResolveReferences {
     }
 }
 
-impl Gate for ResolveReferences {
-    fn name(&self) -> &'static str {
-        "artifact references"
+impl ReadReferences for ResolveReferences {
+    /// The tools that ask about artifacts, and programs, have references of their own.
+    fn keeps_references(&self, tool: &ToolEntry) -> bool {
+        crate::tools::TOOL_NAMES.contains(&tool.tool.name.as_str())
     }
 
-    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
-        // The tools that ask about artifacts, and programs, have references of their own.
-        let is_kept = |tool: &str| crate::tools::TOOL_NAMES.contains(&tool);
-        if passage.entry.as_ref().is_none_or(|entry| is_kept(&entry.tool.name)) {
-            return Verdict::Now(Ok(()));
-        }
-        let found = find_references(&passage.arguments);
-        if found.is_empty() {
-            return Verdict::Now(Ok(()));
-        }
-        Verdict::Later(Box::pin(self.resolve(passage, found)))
+    fn replace<'a>(
+        &'a self,
+        scope: &'a Scope,
+        tool: &'a ToolEntry,
+        arguments: &'a mut Value,
+    ) -> BoxFuture<'a, Result<(), CallError>> {
+        Box::pin(self.resolve(scope, tool, arguments))
     }
 }
 
 /// Puts what was resolved among the arguments: as the values that they are, and where those do not
 /// fit the schema, as text.
-fn replace(passage: &mut Passage, resolved: &mut [Resolved]) -> Result<(), CallError> {
-    put(&mut passage.arguments, resolved);
-    let mut checked = passage.check_schema();
+fn replace(
+    tool: &ToolEntry,
+    arguments: &mut Value,
+    resolved: &mut [Resolved],
+) -> Result<(), CallError> {
+    put(arguments, resolved);
+    let checked = tool.check_arguments(arguments);
 
     let has_values = resolved.iter().any(|one| one.value.is_some());
     if checked.is_err() && has_values {
         resolved.iter_mut().for_each(|one| one.value = None);
-        put(&mut passage.arguments, resolved);
+        put(arguments, resolved);
         // What is wrong with the values is what their tool has to say.
-        checked = passage.check_schema().or(checked);
+        return tool.check_arguments(arguments).or(checked);
     }
-    checked?;
-
-    let arguments = std::mem::take(&mut passage.arguments);
-    passage.replace_arguments(arguments);
-    Ok(())
+    checked
 }
 
 fn put(arguments: &mut Value, resolved: &[Resolved]) {

@@ -109,8 +109,12 @@ fn admit(
 }
 
 fn scope_of(shared: &Shared, client: Principal, session: &SessionId) -> Scope {
-    let scope =
-        shared.deps.agent.turn_scope(Door::Turn, &shared.deps.name, client, session.clone());
+    let scope = shared.deps.agent.turn_scope(
+        &[Door::Http, Door::Turn],
+        &shared.deps.name,
+        client,
+        session.clone(),
+    );
     Scope { cancelled: CancellationToken::new(), ..scope }
 }
 

@@ -21,8 +21,8 @@ use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
 use crate::index::Index;
 use crate::manage::{ask, check_denied};
-use crate::resolve::resolve_read;
-use crate::seen::check_target;
+use crate::resolve::{read_subject, resolve_read};
+use crate::seen::{check_judged, check_target};
 use crate::tools::{GROUP, MISSING, SOURCE, argument};
 
 /// How long one of these may take when the caller does not say.
@@ -100,16 +100,31 @@ const PROVIDER: &str = "mcp:offers";
 const GET_PROMPT: &str = "mcp_get_prompt";
 const LIST_RESOURCES: &str = "mcp_list_resources";
 const READ_RESOURCE: &str = "mcp_read_resource";
+/// The methods of the protocol that their subjects are named by.
+const PROMPTS_GET: &str = "prompts/get";
+const RESOURCES_LIST: &str = "resources/list";
+const RESOURCES_READ: &str = "resources/read";
+/// The members of their arguments that select what a read is about.
+const SUBJECT_MEMBERS: [&str; 1] = ["server_name"];
+
+/// What a call reads.
+#[derive(Clone, Copy)]
+struct ReadTarget<'a> {
+    server: &'a str,
+    method: &'static str,
+}
 
 impl ReadDeps {
     /// Asks the bridge what a call wants to read of a server.
     async fn read<Q: Message, A: McpResponse>(
         &self,
         call: &Invocation,
-        server: &str,
+        target: ReadTarget<'_>,
         question: &Q,
         timed_out: impl FnOnce() -> String,
     ) -> Result<A, CallError> {
+        let ReadTarget { server, method } = target;
+        check_judged(call, &read_subject(server, method).id)?;
         check_target(&self.index, call, server, None)?;
 
         let context = call.context.clone();
@@ -209,8 +224,9 @@ impl Executor for GetPrompt {
                 },
             };
             let timed_out = || format!("Timed out waiting for prompt '{}'", question.prompt_name);
+            let target = ReadTarget { server: &question.server_name, method: PROMPTS_GET };
             let answer: McpGetPromptResponse =
-                self.0.read(&call, &question.server_name, &question, timed_out).await?;
+                self.0.read(&call, target, &question, timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => prompt_output(answer),
@@ -218,8 +234,12 @@ impl Executor for GetPrompt {
         })
     }
 
+    fn subject_members(&self) -> &'static [&'static str] {
+        &SUBJECT_MEMBERS
+    }
+
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
-        Ok(self.0.resolve(arguments, "prompts/get"))
+        Ok(self.0.resolve(arguments, PROMPTS_GET))
     }
 }
 
@@ -248,8 +268,9 @@ impl Executor for ListResources {
             let cursor = cursor.filter(|cursor| !cursor.is_empty());
             let question = McpListResourcesRequest { server_name: server_name.clone(), cursor };
             let timed_out = || format!("Timed out waiting for the resources of '{server_name}'");
+            let target = ReadTarget { server: &server_name, method: RESOURCES_LIST };
             let page: McpListResourcesResponse =
-                self.0.read(&call, &server_name, &question, timed_out).await?;
+                self.0.read(&call, target, &question, timed_out).await?;
             if let Some(error) = page.error {
                 return Ok(Output::error(error));
             }
@@ -269,8 +290,12 @@ impl Executor for ListResources {
         })
     }
 
+    fn subject_members(&self) -> &'static [&'static str] {
+        &SUBJECT_MEMBERS
+    }
+
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
-        Ok(self.0.resolve(arguments, "resources/list"))
+        Ok(self.0.resolve(arguments, RESOURCES_LIST))
     }
 }
 
@@ -284,8 +309,9 @@ impl Executor for ReadResource {
                 uri: argument(&call.arguments, "uri").to_owned(),
             };
             let timed_out = || format!("Timed out waiting for resource '{}'", question.uri);
+            let target = ReadTarget { server: &question.server_name, method: RESOURCES_READ };
             let answer: McpReadResourceResponse =
-                self.0.read(&call, &question.server_name, &question, timed_out).await?;
+                self.0.read(&call, target, &question, timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => resource_output(answer),
@@ -293,8 +319,12 @@ impl Executor for ReadResource {
         })
     }
 
+    fn subject_members(&self) -> &'static [&'static str] {
+        &SUBJECT_MEMBERS
+    }
+
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
-        Ok(self.0.resolve(arguments, "resources/read"))
+        Ok(self.0.resolve(arguments, RESOURCES_READ))
     }
 }
 

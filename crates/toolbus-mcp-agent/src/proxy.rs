@@ -17,8 +17,10 @@ use toolbus_wire::{ErrorCode, queue, topic};
 use crate::index::Index;
 use crate::nearest::nearest_names;
 use crate::relay::{Relay, is_error_result, result_of};
-use crate::resolve::{find_exact_server, names_known_server, read_object, resolve_call};
-use crate::seen::check_target;
+use crate::resolve::{
+    EXACT, find_exact_server, names_known_server, read_object, resolve_call, subject_of,
+};
+use crate::seen::{check_judged, check_target};
 
 /// How much longer the answer of a bridge may take than the call that it is to.
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
@@ -37,6 +39,10 @@ impl Executor for InvokeTool {
         if let Some(inner) = arguments.get_mut("arguments") {
             read_object(inner);
         }
+    }
+
+    fn subject_members(&self) -> &'static [&'static str] {
+        &["server_name", "tool_name", EXACT]
     }
 
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
@@ -63,6 +69,7 @@ impl InvokeTool {
     async fn invoke(&self, mut call: Invocation) -> Result<Output, CallError> {
         let server = take_text(&mut call.arguments, "server_name");
         let tool = take_text(&mut call.arguments, "tool_name");
+        check_judged(&call, &subject_of(None, &server, &tool).id)?;
         let arguments = call.arguments.remove("arguments");
         let arguments = arguments.unwrap_or_else(|| Value::Object(Map::new()));
         self.call(&server, &tool, arguments, call).await

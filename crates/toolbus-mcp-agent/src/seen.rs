@@ -79,6 +79,17 @@ fn lists_anything(server: &McpServerSummary) -> bool {
     !server.tool_names.is_empty() || counts.into_iter().flatten().any(|count| count > 0)
 }
 
+/// Refuses a call that was judged as one of another tool than its arguments name.
+pub(crate) fn check_judged(call: &Invocation, named: &ToolId) -> Result<(), CallError> {
+    let judged = &call.subject.id;
+    if judged == named {
+        return Ok(());
+    }
+    let text =
+        format!("the call was checked as one of '{judged}', and its arguments name '{named}'");
+    Err(CallError::new(ErrorCode::Denied, text))
+}
+
 /// Refuses a call whose server is known to be away: it would wait in the bridge's queue until its
 /// time is over. In a view of a part, refuses also what is not announced.
 pub(crate) fn check_target(

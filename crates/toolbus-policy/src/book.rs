@@ -17,7 +17,7 @@ use crate::coverage::find_covered;
 use crate::limit::Limit;
 use crate::matcher::Matcher;
 use crate::mistake::{Mistake, Mistakes, Reporter};
-use crate::rule_set::RULES_MAX;
+use crate::rule_set::{RULES_MAX, RuleSet};
 use crate::settings::{Effect, LimitSettings, PolicySettings, RuleSettings};
 
 /// How many limits a book may have.
@@ -118,16 +118,19 @@ impl RuleBook {
         let of_budgets: Vec<&Conditions> =
             budgets.iter().map(|budget| &budget.conditions).collect();
         let budget_names: Vec<&str> = budgets.iter().map(|budget| &*budget.name).collect();
-        let mut covered = tell_covered("rule", &conditions, &names);
-        covered.extend(tell_covered("budget", &of_budgets, &budget_names));
+        let mut allowing = RuleSet::default();
+        let allow = rules.iter().enumerate().filter(|(_, rule)| rule.answer.is_allow());
+        allow.for_each(|(position, _)| allowing.insert(position));
+        let mut covered = tell_covered("rule", &conditions, &names, allowing);
+        covered.extend(tell_covered("budget", &of_budgets, &budget_names, RuleSet::default()));
         Mistakes::of(covered)?;
 
         let of_limits: Vec<&Conditions> = limits.iter().map(|(_, conditions)| conditions).collect();
         Ok(Self {
-            matcher: Matcher::new(&conditions),
-            limit_matcher: Matcher::new(&of_limits),
+            matcher: Matcher::new(&conditions, allowing),
+            limit_matcher: Matcher::new(&of_limits, RuleSet::default()),
             limits: limits.into_iter().map(|(limit, _)| Arc::new(limit)).collect(),
-            budget_matcher: Matcher::new(&of_budgets),
+            budget_matcher: Matcher::new(&of_budgets, RuleSet::default()),
             budgets,
             rules,
             default: default_answer(settings.default),
@@ -235,6 +238,10 @@ impl RuleBook {
 }
 
 impl Answer {
+    fn is_allow(&self) -> bool {
+        matches!(self, Self::Allow)
+    }
+
     fn decision(&self) -> Decision {
         match self {
             Self::Allow => Decision::Allow,
@@ -384,8 +391,13 @@ fn check_reason(settings: &RuleSettings, reporter: &mut Reporter<'_>) {
 }
 
 /// What is never reached of these rules or budgets.
-fn tell_covered(what: &str, conditions: &[&Conditions], names: &[&str]) -> Vec<Mistake> {
-    let covered = find_covered(conditions);
+fn tell_covered(
+    what: &str,
+    conditions: &[&Conditions],
+    names: &[&str],
+    allowing: RuleSet,
+) -> Vec<Mistake> {
+    let covered = find_covered(conditions, allowing);
     let tell = |covered: crate::coverage::Covered| {
         let name = names[covered.rule];
         let by: Vec<String> =

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use toolbus_tools::policy::PolicyRequest;
-use toolbus_tools::scope::{Door, Principal, Proof, Scope};
+use toolbus_tools::scope::{Door, DoorSet, Principal, Proof, Scope};
 
 use crate::conditions::{Conditions, least_risk};
 use crate::glob::Glob;
@@ -19,6 +19,9 @@ use crate::text_index::{TextIndex, TextIndexBuilder};
 #[derive(Debug, Default)]
 pub(crate) struct Matcher {
     doors: [RuleSet; Door::ALL.len()],
+    /// The rules that allow: those must hold of every door that a call came through. All others
+    /// hold where one of its doors has them hold.
+    allowing: RuleSet,
     risks: [RuleSet; 4],
     read_only: [RuleSet; 2],
     idempotent: [RuleSet; 2],
@@ -42,9 +45,11 @@ struct PrincipalIndex {
 }
 
 impl Matcher {
-    /// Of these conditions, at most [`RULES_MAX`](crate::RULES_MAX) of them.
-    pub(crate) fn new(all: &[&Conditions]) -> Self {
-        let mut matcher = Self { principals: PrincipalIndex::new(all), ..Self::default() };
+    /// Of these conditions, at most [`RULES_MAX`](crate::RULES_MAX) of them, of which those in the
+    /// set allow calls.
+    pub(crate) fn new(all: &[&Conditions], allowing: RuleSet) -> Self {
+        let principals = PrincipalIndex::new(all);
+        let mut matcher = Self { principals, allowing, ..Self::default() };
         let [mut tools, mut agents, mut sessions] = [(); 3].map(|()| TextIndexBuilder::default());
 
         for (rule, conditions) in all.iter().enumerate() {
@@ -73,7 +78,7 @@ impl Matcher {
     pub(crate) fn matching(&self, request: &PolicyRequest<'_>) -> RuleSet {
         let PolicyRequest { scope, subject } = request;
         let annotations = subject.annotations;
-        let mut rules = self.doors[scope.door.position()];
+        let mut rules = self.matching_doors(scope.doors);
         rules &= &self.risks[subject.risk as usize];
         rules &= &self.read_only[usize::from(annotations.read_only)];
         rules &= &self.idempotent[usize::from(annotations.idempotent)];
@@ -86,9 +91,22 @@ impl Matcher {
         rules
     }
 
+    /// The rules whose condition on doors is met by calls that came through these.
+    fn matching_doors(&self, doors: DoorSet) -> RuleSet {
+        let mut doors = doors.iter().map(|door| &self.doors[door.position()]);
+        let Some(first) = doors.next() else { return RuleSet::default() };
+        let (mut any, mut all) = (*first, *first);
+        for rules in doors {
+            any |= rules;
+            all &= rules;
+        }
+        all &= &self.allowing;
+        any.without(&self.allowing).or(&all)
+    }
+
     /// The rules whose conditions on it a scope meets.
     pub(crate) fn matching_scope(&self, scope: &Scope) -> RuleSet {
-        let mut rules = self.doors[scope.door.position()];
+        let mut rules = self.matching_doors(scope.doors);
         rules &= &self.principals.matching(&scope.principal);
         rules &= &self.agents.matching(scope.agent.as_str());
         rules &= &match &scope.session {

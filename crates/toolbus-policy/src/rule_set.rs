@@ -23,6 +23,10 @@ impl RuleSet {
         self.0[rule / 64] |= 1 << (rule % 64);
     }
 
+    pub(crate) fn contains(&self, rule: usize) -> bool {
+        self.0[rule / 64] & (1 << (rule % 64)) != 0
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
@@ -30,6 +34,18 @@ impl RuleSet {
     /// Those that are in both.
     pub(crate) fn and(mut self, other: &Self) -> Self {
         self &= other;
+        self
+    }
+
+    /// Those that are in one of both.
+    pub(crate) fn or(mut self, other: &Self) -> Self {
+        self |= other;
+        self
+    }
+
+    /// Those that are not in the other.
+    pub(crate) fn without(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= !other);
         self
     }
 

@@ -1,6 +1,6 @@
 //! How long a search for tools takes among 2,000 of them.
 //!
-//! `cargo bench -p toolbus-tools --bench search`. Prints medians with the quickest and the slowest
+//! `cargo bench --profile measured -p toolbus-tools --bench search`. Prints medians with the quickest and the slowest
 //! round, and exits 1 when a median is over the goal.
 
 #![allow(clippy::print_stdout, reason = "it is what a benchmark is run for")]

@@ -1,16 +1,21 @@
 //! References to artifacts: large values that are kept outside a conversation.
 //!
 //! An object whose only member is `$artifact` stands for the artifact of that reference, wherever
-//! it is among the arguments of a call. What it stands for is read by whoever keeps artifacts, such
-//! as `toolbus-artifacts`, for calls that have passed all other gates.
+//! it is among the arguments of a call. What it stands for is read by a [`ReadReferences`], such as
+//! that of `toolbus-artifacts`, before the subject of the call is resolved: every check and every
+//! approver sees what the tool will get.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::call::CallError;
 use crate::id::Error;
+use crate::registry::ToolEntry;
+use crate::scope::Scope;
 
 /// The member that makes an object a reference.
 pub const REFERENCE_MEMBER: &str = "$artifact";
@@ -54,6 +59,25 @@ pub enum ArtifactReach {
 /// A set of artifacts that grows. Clones are the same set.
 #[derive(Debug, Clone, Default)]
 pub struct ArtifactSet(Arc<Mutex<BTreeSet<ArtifactRef>>>);
+
+/// Reads the artifacts that arguments refer to.
+pub trait ReadReferences: Send + Sync + 'static {
+    /// Whether the tool takes references as they are, because it reads artifacts itself.
+    fn keeps_references(&self, tool: &ToolEntry) -> bool;
+
+    /// Replaces each reference that the scope may use by what it stands for. Others stay as they
+    /// are: to the tool they are data.
+    ///
+    /// # Errors
+    /// When there are too many, they are too large, or one cannot be read; and when the arguments
+    /// do not fit the tool's schema with what they stand for.
+    fn replace<'a>(
+        &'a self,
+        scope: &'a Scope,
+        tool: &'a ToolEntry,
+        arguments: &'a mut Value,
+    ) -> BoxFuture<'a, Result<(), CallError>>;
+}
 
 impl ArtifactRef {
     /// Takes a name of at most [`REFERENCE_BYTES_MAX`] bytes.
@@ -137,6 +161,19 @@ pub fn reference_text(value: &Value) -> Option<&str> {
         return None;
     }
     members.get(REFERENCE_MEMBER)?.as_str()
+}
+
+/// Whether there is a reference in a value.
+#[must_use]
+pub fn has_reference(value: &Value) -> bool {
+    if reference_text(value).is_some() {
+        return true;
+    }
+    match value {
+        Value::Array(items) => items.iter().any(has_reference),
+        Value::Object(members) => members.values().any(has_reference),
+        _ => false,
+    }
 }
 
 /// The JSON pointers and texts of all references in a value.

@@ -183,6 +183,14 @@ impl Call {
         Self { mcp_params: Some(params), ..self }
     }
 
+    /// Puts other arguments in the place of the call's, also of those that it was written with.
+    pub(crate) fn replace_arguments(&mut self, arguments: &Value) {
+        self.arguments = Arguments::Value(arguments.clone());
+        let params = self.mcp_params.take();
+        self.mcp_params =
+            params.map(|params| params.with_member("arguments", Some(&RawJson::of(arguments))));
+    }
+
     /// The same call with this time.
     #[must_use]
     pub fn with_time(self, time: CallTime) -> Self {

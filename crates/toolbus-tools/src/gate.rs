@@ -1,10 +1,11 @@
 //! Gates: what every call passes before it runs, each with one job.
 //!
 //! The first of them find out what a call is about: its budget, the tool that it names, its
-//! arguments, and the tool that it is really about. They are functions, because each needs what the
-//! one before it found. The others only let pass or refuse; they are a list. Both orders stand in
-//! [`crate::invoker`]. A gate refuses with a typed error; it never panics and never answers with
-//! text for a program to read.
+//! arguments with what references among them stand for, and the tool that it is really about. They
+//! are functions, because each needs what the one before it found. What they found is what all
+//! others judge, and what runs. The others only let pass or refuse; they are a list. Both orders
+//! stand in [`crate::invoker`]. A gate refuses with a typed error; it never panics and never answers
+//! with text for a program to read.
 
 mod approved;
 mod arguments;
@@ -14,6 +15,7 @@ mod look_up;
 mod permission;
 mod resolve;
 mod right_kind;
+mod still_allowed;
 mod still_wanted;
 
 use std::any::Any;
@@ -22,16 +24,16 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use toolbus_bus::Deadline;
-use toolbus_wire::json::RawJson;
 
-use crate::call::{Arguments, Call, CallError};
+use crate::call::{Call, CallError};
 use crate::credentials::Credentials;
 use crate::policy::ApprovalDemand;
 use crate::registry::ToolEntry;
 use crate::subject::Subject;
 
-pub(crate) use arguments::read_arguments;
+pub(crate) use arguments::{forgive_habits, read_arguments, refuse_selecting_references};
 pub(crate) use charge_budget::charge_budget;
+pub(crate) use check_schema::check as check_schema;
 pub(crate) use look_up::look_up;
 pub(crate) use resolve::resolve_subject;
 
@@ -39,6 +41,7 @@ pub use approved::Approved;
 pub use check_schema::FitsSchema;
 pub use permission::Permission;
 pub use right_kind::RightKind;
+pub use still_allowed::StillAllowed;
 pub use still_wanted::StillWanted;
 
 /// A call on its way through the gates, once it is known what it is about.
@@ -58,6 +61,8 @@ pub struct Passage {
     pub approval: Option<ApprovalDemand>,
     /// What the tool is run with, where the last gate has found something.
     pub credentials: Credentials,
+    /// Whether the policy has demanded an approval.
+    was_demanded: bool,
     held: Vec<Box<dyn Any + Send>>,
 }
 
@@ -78,6 +83,7 @@ impl Passage {
             caller_deadline,
             approval: None,
             credentials: Credentials::default(),
+            was_demanded: false,
             held: Vec::new(),
         }
     }
@@ -97,7 +103,7 @@ impl Passage {
         arguments::forgive_habits(entry, &mut arguments);
         let subject = resolve_subject(&self.call, entry, &mut arguments)?;
         let arguments = Value::Object(arguments);
-        check_schema::check(entry, &arguments)?;
+        check_schema(entry, &arguments)?;
         Ok((subject, arguments))
     }
 
@@ -107,16 +113,20 @@ impl Passage {
     /// Everything that is wrong with them.
     pub fn check_schema(&self) -> Result<(), CallError> {
         let Some(entry) = &self.entry else { return Ok(()) };
-        check_schema::check(entry, &self.arguments)
+        check_schema(entry, &self.arguments)
     }
 
-    /// Puts other arguments in the place of the call's, also of those that it was written with.
+    /// Puts other arguments in the place of the call's, also of those that it was written with. The
+    /// last gate checks that the call is about the same tool with them.
     pub fn replace_arguments(&mut self, arguments: Value) {
-        self.call.arguments = Arguments::Value(arguments.clone());
-        let params = self.call.mcp_params.take();
-        self.call.mcp_params =
-            params.map(|params| params.with_member("arguments", Some(&RawJson::of(&arguments))));
+        self.call.replace_arguments(&arguments);
         self.arguments = arguments;
+    }
+
+    /// Notes that the policy demands this approval.
+    pub(crate) fn demand_approval(&mut self, demand: ApprovalDemand) {
+        self.was_demanded = true;
+        self.approval = Some(demand);
     }
 
     /// Keeps something until the call has ended and is recorded: a permit, a lease, a pin.

@@ -19,18 +19,20 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::{CallContext, Deadline, Interruption, Progress};
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
+use crate::artifact::{ReadReferences, has_reference};
 use crate::budget;
 use crate::call::{Arguments, Call, CallError, InnerCalls, Invocation, Outcome};
 use crate::credentials::{erase_outcome, erase_progress};
 use crate::gate::{
-    Gate, Passage, Verdict, charge_budget, look_up, read_arguments, resolve_subject,
+    Gate, Passage, Verdict, charge_budget, forgive_habits, look_up, read_arguments,
+    refuse_selecting_references, resolve_subject,
 };
 use crate::grant::{GrantKey, Permit};
 use crate::observe::ArgumentsDigest;
@@ -57,6 +59,8 @@ pub struct Invoker {
 /// What the clones of an invoker share.
 pub(crate) struct InvokerInner {
     registry: Arc<Registry>,
+    /// Reads the artifacts that arguments refer to. Without it, references are data.
+    references: Option<Box<dyn ReadReferences>>,
     /// In the order in which a call passes them.
     gates: Vec<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
@@ -131,11 +135,11 @@ impl Invoker {
     /// The way of a call. Each step needs what the one before it found.
     async fn pass_and_run(
         &self,
-        call: Call,
+        mut call: Call,
         recording: &Recording<'_>,
         held: &mut Vec<Box<dyn Any + Send>>,
     ) -> Outcome {
-        let found = self.find_out(&call, recording).inspect_err(|_| {
+        let found = self.find_out(&mut call, recording).await.inspect_err(|_| {
             recording.record_arguments(|| {
                 let asked = call.arguments.clone().object().ok()?;
                 Some(ArgumentsDigest::measure(&Value::Object(asked)))
@@ -154,11 +158,11 @@ impl Invoker {
         self.run_and_shape(passage, &entry, recording).await
     }
 
-    /// Finds out what a call is about: its tool, the tool that it is really about, and the
-    /// arguments.
-    fn find_out(
+    /// Finds out what a call is about: its tool, the arguments with what they refer to, and the
+    /// tool that it is really about.
+    async fn find_out(
         &self,
-        call: &Call,
+        call: &mut Call,
         recording: &Recording<'_>,
     ) -> Result<(Arc<ToolEntry>, Subject, Value), CallError> {
         charge_budget(call).inspect_err(|_| recording.refused_by("budget"))?;
@@ -167,10 +171,44 @@ impl Invoker {
         recording.record_tool(&entry);
 
         let arguments = read_arguments(call, &entry);
-        let mut arguments = arguments.inspect_err(|_| recording.refused_by("arguments"))?;
+        let arguments = arguments.inspect_err(|_| recording.refused_by("arguments"))?;
+        let arguments = self.read_references(call, &entry, arguments).await;
+        let mut arguments = arguments.inspect_err(|_| recording.refused_by("references"))?;
         let subject = resolve_subject(call, &entry, &mut arguments);
         let subject = subject.inspect_err(|_| recording.refused_by("subject"))?;
         Ok((entry, subject, Value::Object(arguments)))
+    }
+
+    /// Replaces references among the arguments, at most until the caller stops waiting.
+    async fn read_references(
+        &self,
+        call: &mut Call,
+        entry: &ToolEntry,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, CallError> {
+        let Some(reader) = &self.inner.references else { return Ok(arguments) };
+        if reader.keeps_references(entry) || !arguments.values().any(has_reference) {
+            return Ok(arguments);
+        }
+        refuse_selecting_references(entry, &arguments)?;
+
+        let mut arguments = Value::Object(arguments);
+        let patience = call.time.caller_deadline_or_default();
+        let reading = reader.replace(&call.scope, entry, &mut arguments);
+        match patience.enforce(&call.cancelled, Duration::ZERO, reading).await {
+            Ok(read) => read?,
+            Err(Interruption::Cancelled) => return Err(CallError::cancelled()),
+            Err(Interruption::TimedOut) => {
+                return Err(CallError::timeout(call.tool.as_str(), patience.asked()));
+            }
+        }
+
+        call.replace_arguments(&arguments);
+        let Value::Object(mut arguments) = arguments else {
+            return Err(CallError::invalid_arguments("arguments must be a JSON object"));
+        };
+        forgive_habits(entry, &mut arguments);
+        Ok(arguments)
     }
 
     /// Has the call pass the gates, at most until its caller stops waiting.

@@ -18,6 +18,7 @@ use toolbus_config::nearest_name;
 use toolbus_wire::ErrorCode;
 
 use crate::call::{CallError, Invocation, Output};
+use crate::gate;
 use crate::id::{self, ToolId, ToolName};
 use crate::schema::{self, Schema, Violation, drop_nulls};
 use crate::search_text::SearchText;
@@ -174,6 +175,14 @@ impl Offer {
 }
 
 impl ToolEntry {
+    /// Checks arguments against the tool's schema.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), CallError> {
+        gate::check_schema(self, arguments)
+    }
+
     /// Reads an offer.
     fn compile(offer: Offer, provider: &Arc<str>) -> Result<Self, Error> {
         let Offer { mut tool, executor, id, definition, falls_back_to_any_object } = offer;

@@ -133,46 +133,6 @@ impl Schema {
     }
 }
 
-impl Schema {
-    /// Checks arguments but at these places, which are JSON pointers of different values: anything
-    /// may be there. What is too large to be explained passes, too, so this decides nothing alone.
-    ///
-    /// # Errors
-    /// The violations elsewhere, at least one and at most [`VIOLATIONS_MAX`].
-    pub fn check_around(&self, arguments: &Value, places: &[String]) -> Result<(), Vec<Violation>> {
-        let mut weight = Weight::default();
-        weight.add(arguments);
-        let looks = weight.values.saturating_mul(self.extent.size);
-        if looks.saturating_mul(self.extent.height) > LOOKS_TO_EXPLAIN_MAX {
-            return Ok(());
-        }
-
-        let explain = || {
-            let errors = self.validator.iter_errors(arguments);
-            let elsewhere = errors.filter(|error| !is_about(error, places));
-            elsewhere.take(VIOLATIONS_MAX).map(to_violation).collect::<Vec<_>>()
-        };
-        match self.budget.spend(self.budget.bytes_max(), explain) {
-            Some((violations, _)) if !violations.is_empty() => Err(violations),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Whether an error is about one of these places, or something in it; or about a choice that one of
-/// them is in, which may be made otherwise once it is known what is there.
-fn is_about(error: &jsonschema::ValidationError<'_>, places: &[String]) -> bool {
-    use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfMultipleValid, OneOfNotValid};
-
-    let at = error.instance_path().to_string();
-    let is_within = |inner: &str, outer: &str| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let is_choice =
-        matches!(error.kind(), AnyOf { .. } | OneOfNotValid { .. } | OneOfMultipleValid { .. });
-    places.iter().any(|place| is_within(&at, place) || (is_choice && is_within(place, &at)))
-}
-
 impl Weight {
     fn add(&mut self, value: &Value) {
         self.values += 1;

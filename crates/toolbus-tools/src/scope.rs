@@ -42,6 +42,10 @@ pub enum Door {
     Embedded,
 }
 
+/// A set of doors.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct DoorSet(u8);
+
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
@@ -79,8 +83,11 @@ pub struct RulesName(Arc<str>);
 /// Who calls, and within which bounds.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// Where its calls come in.
+    /// Where its calls come in, which is the last of `doors`.
     pub door: Door,
+    /// Every door that its calls came through, from the first: a program that an MCP client starts
+    /// came through `mcp` and `chain`. What a call starts has all of them.
+    pub doors: DoorSet,
     /// Who calls.
     pub principal: Principal,
     /// The agent that it calls for.
@@ -137,6 +144,48 @@ impl Door {
             Self::Chain => "chain",
             Self::Embedded => "embedded",
         }
+    }
+}
+
+impl DoorSet {
+    /// These doors.
+    #[must_use]
+    pub fn of(doors: &[Door]) -> Self {
+        Self(doors.iter().fold(0, |set, door| set | 1 << door.position()))
+    }
+
+    /// The doors of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether the door is one of them.
+    #[must_use]
+    pub const fn contains(self, door: Door) -> bool {
+        self.0 & 1 << door.position() != 0
+    }
+
+    /// Each of them, in the order of [`Door::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Door> {
+        Door::ALL.into_iter().filter(move |door| self.contains(*door))
+    }
+}
+
+/// The names of the doors, with commas between them.
+impl fmt::Display for DoorSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, door) in self.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(f, "{comma}{door}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for DoorSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
     }
 }
 
@@ -203,6 +252,7 @@ impl Scope {
     pub fn new(door: Door, principal: Principal, agent: AgentName) -> Self {
         Self {
             door,
+            doors: DoorSet::of(&[door]),
             principal,
             agent,
             session: None,
@@ -221,6 +271,12 @@ impl Scope {
     #[must_use]
     pub fn local(agent: AgentName) -> Arc<Self> {
         Arc::new(Self::new(Door::CommandLine, Principal::local(), agent))
+    }
+
+    /// The same scope, whose calls came through these doors before.
+    #[must_use]
+    pub fn through(self, doors: DoorSet) -> Self {
+        Self { doors: self.doors.union(doors), ..self }
     }
 
     /// The same scope in this session.
@@ -264,6 +320,7 @@ impl Scope {
 
         Some(Self {
             door,
+            doors: self.doors.union(DoorSet::of(&[door])),
             parent: Some(parent.clone()),
             depth,
             cancelled: self.cancelled.child_token(),

@@ -241,6 +241,12 @@ pub trait Executor: Send + Sync + 'static {
         let _ = arguments;
     }
 
+    /// The members of the arguments that [`resolve`](Executor::resolve) reads. They select the tool
+    /// that a call is about, so they take no references to artifacts.
+    fn subject_members(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Which tool a call with these arguments is really about, where it is not the tool that was
     /// called; and makes the names of it in the arguments exact. It answers at once, from what is
     /// known here.

@@ -8,6 +8,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::ParkedRequest;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_policy::LivePolicy;
+use toolbus_tools::artifact::ReadReferences;
 use toolbus_tools::bus::{self, ServeOptions};
 use toolbus_tools::gate::Gate;
 use toolbus_tools::invoker::{InvokerBuilder, Shape};
@@ -143,8 +144,8 @@ impl ToolbusBuilder {
     }
 
     /// Has this gate find the credentials of calls, such as `toolbus-vault`'s, in place of any
-    /// other. It comes behind all gates, whatever else is built after it: only calls that may run
-    /// have credentials. A tool reads them by
+    /// other. It comes behind all gates that let pass or refuse, whatever else is built after it:
+    /// only calls that may run have credentials. A tool reads them by
     /// [`ToolContext::credential`](crate::ToolContext::credential) or out of its
     /// [`Invocation`](crate::Invocation), and they are erased from what it says. By default no call
     /// has any.
@@ -152,10 +153,10 @@ impl ToolbusBuilder {
         Self { invoker: self.invoker.credentials(gate), ..self }
     }
 
-    /// Has this gate read the artifacts that calls refer to, such as `toolbus-artifacts`' own. It
-    /// comes behind those that let pass or refuse. By default a reference is an object like others.
-    pub fn artifacts(self, gate: impl Gate + 'static) -> Self {
-        Self { invoker: self.invoker.artifacts(gate), ..self }
+    /// Has this read the artifacts that calls refer to, such as `toolbus-artifacts`' own, before it
+    /// is known what a call is about. By default a reference is an object like others.
+    pub fn references(self, reader: impl ReadReferences) -> Self {
+        Self { invoker: self.invoker.references(reader), ..self }
     }
 
     /// Has this register tools that send requests over the bus, before calls are taken.

@@ -1,13 +1,15 @@
 //! `approvals`: shows and answers calls that wait for approval, in any process at the same store.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_approvals::{
     Answer, Approval, ApprovalState, ApprovalStore, Approve, BoundPrincipal, Error, ForChain,
-    Remember, Remembered,
+    Remember, Remembered, ShownArguments,
 };
 use toolbus_runtime::service::{BoxError, Exit};
 use toolbus_tools::scope::{Principal, Proof};
@@ -30,6 +32,8 @@ enum Failure {
     Approvals(#[from] Error),
     #[error("the arguments are not JSON: {0}")]
     Arguments(#[from] serde_json::Error),
+    #[error("the arguments cannot be written to {}: {_1}", _0.display())]
+    File(PathBuf, #[source] std::io::Error),
     #[error("there is no remembered answer '{0}'")]
     NothingRevoked(String),
 }
@@ -53,7 +57,7 @@ pub(super) async fn run(options: Approvals, settings: &Settings) -> Result<Exit,
         ApprovalsCommand::List { .. } | ApprovalsCommand::Remembered if is_empty => {
             Ok(Report { text: String::new(), value: json!([]) })
         }
-        ApprovalsCommand::Show { id }
+        ApprovalsCommand::Show { id, .. }
         | ApprovalsCommand::Approve { id, .. }
         | ApprovalsCommand::Deny { id, .. }
         | ApprovalsCommand::Revoke { id }
@@ -90,9 +94,12 @@ async fn answer(
             let listed = store.list(state, limit).await?;
             Ok(Report { text: list_text(&listed), value: json!(listed) })
         }
-        ApprovalsCommand::Show { id } => {
+        ApprovalsCommand::Show { id, arguments_to } => {
             let shown = store.find(&id).await?;
-
+            if let Some(file) = arguments_to {
+                let text = ShownArguments::text_of(&shown.binding.arguments);
+                fs::write(&file, text).map_err(|error| Failure::File(file, error))?;
+            }
             Ok(Report { text: show_text(&shown), value: json!(shown) })
         }
         ApprovalsCommand::Approve {
@@ -207,8 +214,9 @@ fn show_text(approval: &Approval) -> String {
         ("arguments", Some(&binding.arguments)),
     ] {
         if let Some(arguments) = arguments {
-            let arguments = serde_json::to_string_pretty(arguments).unwrap_or_default();
-            let _ = writeln!(text, "{name}\n{arguments}");
+            let whole = "--arguments-to FILE writes all of it";
+            let shown = ShownArguments::of(arguments).to_text(whole);
+            let _ = writeln!(text, "{name}\n{shown}");
         }
     }
     text

@@ -174,7 +174,12 @@ impl OneShot {
 
     /// The scope of turns of the agent that a person has in this session.
     pub(super) fn turn_scope(&self, agent: &Agent, session: &SessionId) -> Scope {
-        agent.turn_scope(Door::Turn, self.toolbus().name(), Principal::local(), session.clone())
+        agent.turn_scope(
+            &[Door::CommandLine, Door::Turn],
+            self.toolbus().name(),
+            Principal::local(),
+            session.clone(),
+        )
     }
 
     /// Begins what goes on beside the turns of this agent, which are told of it.

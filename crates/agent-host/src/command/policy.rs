@@ -11,8 +11,9 @@ use toolbus_policy::{RuleBook, principal_text};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::id::ToolId;
 use toolbus_tools::policy::{Decision, PolicyRequest};
+use toolbus_tools::scope::DoorSet;
 use toolbus_tools::tool::{Annotations, Risk};
-use toolbus_tools::{Principal, Scope, Subject};
+use toolbus_tools::{Door, Principal, Scope, Subject};
 
 use super::misuse;
 use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
@@ -127,7 +128,9 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
     let Asked { subject, is_known } = asked;
     let principal = options.principal.clone().unwrap_or_else(Principal::local);
     let agent = options.agent.clone().unwrap_or_else(|| toolbus.name().clone());
-    let scope = Scope::new(options.door, principal, agent).with_session(options.session.clone());
+    let door = options.doors.last().copied().unwrap_or(Door::CommandLine);
+    let scope = Scope::new(door, principal, agent).with_session(options.session.clone());
+    let scope = scope.through(DoorSet::of(&options.doors));
 
     let request = PolicyRequest { scope: &scope, subject };
     let explanation = book.explain(&request);
@@ -149,6 +152,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
             "readOnly": annotations.read_only,
             "idempotent": annotations.idempotent,
             "door": scope.door,
+            "doors": scope.doors.iter().collect::<Vec<_>>(),
             "principal": principal_text(&scope.principal),
             "agent": scope.agent.as_str(),
             "session": scope.session.as_ref().map(|session| session.as_str()),
@@ -176,7 +180,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
         risk.as_str(),
         has(annotations.read_only),
         has(annotations.idempotent),
-        scope.door,
+        scope.doors,
         principal_text(&scope.principal),
         scope.agent,
         if limits.is_empty() { "none".to_owned() } else { limits.join(", ") },

@@ -1,14 +1,11 @@
 //! The question whether a call may run.
 
 use serde_json::{Value, json};
+use toolbus_approvals::ShownArguments;
 use toolbus_wire::message::toolbus::AskError;
 
 use super::{Keyboard, TRIES_MAX, to_printable, write_line};
 use crate::terminal_text;
-
-/// Most characters of the arguments that are shown. An approver sees all of them, or is told that
-/// there are more.
-const ARGUMENTS_CHARACTERS_MAX: usize = 20_000;
 
 /// What each key stands for, where it is a yes.
 const YES: [(&str, &str); 4] = [("y", "once"), ("s", "session"), ("t", "tool"), ("a", "arguments")];
@@ -16,12 +13,17 @@ const YES: [(&str, &str); 4] = [("y", "once"), ("s", "session"), ("t", "tool"), 
 /// Shows the call and asks. Whatever is none of the keys is a no.
 pub(super) async fn ask(keyboard: &mut Keyboard, params: &Value) -> Result<Value, AskError> {
     let text = |member: &str| to_printable(params[member].as_str().unwrap_or_default());
-    let arguments = serde_json::to_string_pretty(&params["arguments"]).unwrap_or_default();
-    let arguments = terminal_text::clean(&arguments);
-    let mut shown: String = arguments.chars().take(ARGUMENTS_CHARACTERS_MAX).collect();
-    if shown.len() < arguments.len() {
-        shown.push_str("\n… there is more: see agent-host approvals show");
-    }
+    let shown = match ShownArguments::read(params) {
+        Ok(shown) => shown.to_text(&format!(
+            "agent-host approvals show {} --arguments-to FILE writes all of it",
+            text("approvalId")
+        )),
+        Err(error) => {
+            write_line(&format!("\r\x1b[2K\nAn approval cannot be shown: {error}\n"));
+            return Ok(denied());
+        }
+    };
+    let shown = terminal_text::clean(&shown);
     write_line(&format!(
         "\r\x1b[2K\nApproval {}\n'{}' wants to run. Risk: {}. Why you are asked: {} (rule '{}').\n\
          Arguments:\n{shown}\n",

@@ -1,7 +1,7 @@
 //! The agent: what a turn costs beside its model and its tools, how soon a token is passed on, what
 //! sessions take, and how long results are split and services found.
 //!
-//! `cargo bench -p e2e --bench agent`. Prints a table, writes it as `target/bench/agent.md` and
+//! `cargo bench --profile measured -p e2e --bench agent`. Prints a table, writes it as `target/bench/agent.md` and
 //! `agent.json`, and exits 1 when a goal is missed.
 
 mod model;
@@ -121,8 +121,12 @@ impl Bench {
 
     fn scope(&self, session: &str) -> anyhow::Result<Arc<Scope>> {
         let session = SessionId::parse(session)?;
-        let scope =
-            self.agent.turn_scope(Door::Turn, &AgentName::standard(), Principal::local(), session);
+        let scope = self.agent.turn_scope(
+            &[Door::Turn],
+            &AgentName::standard(),
+            Principal::local(),
+            session,
+        );
         Ok(Arc::new(scope))
     }
 

@@ -91,7 +91,7 @@ impl Chains {
         let kept = keeps_artifacts.then(|| artifacts.clone());
         if let Some(kept) = &kept {
             builder = builder
-                .artifacts(ResolveReferences::new(kept.clone()))
+                .references(ResolveReferences::new(kept.clone()))
                 .shape(Arc::new(OffloadOutput::new(kept.clone())));
         }
         let journals = Some(store.clone());

@@ -11,6 +11,7 @@ use toolbus_tools::{CallError, Door, Principal};
 use toolbus_wire::ErrorCode;
 
 use crate::approval::Approval;
+use crate::ask::Askable;
 use crate::binding::Binding;
 use crate::{Error, ask};
 
@@ -26,6 +27,7 @@ pub(super) struct Case {
     pub(super) caller: Principal,
     /// Who has made the call, where that may be asked.
     pub(super) asker: Option<Asker>,
+    pub(super) askable: Askable,
     pub(super) slot: Slot,
     pub(super) cancelled: CancellationToken,
     /// What the call is known by when it comes again.
@@ -44,7 +46,11 @@ impl Case {
         let principal = &call.scope.principal;
         let binding = Binding::of(passage, &demand);
         let may_ask = may_ask_caller || *principal == Principal::local();
-        let asker = (may_ask && ask::can_be_asked(&call.asker)).then(|| call.asker.clone());
+        let askable = match may_ask {
+            true => ask::can_be_asked(&call.asker, &binding.arguments),
+            false => Askable::No,
+        };
+        let asker = (askable == Askable::Yes).then(|| call.asker.clone());
 
         // The refusal has to reach the caller before it stops waiting.
         let left = passage.caller_deadline.left();
@@ -55,6 +61,7 @@ impl Case {
             door: call.scope.door,
             caller: principal.clone(),
             asker,
+            askable,
             slot: call.slot.clone(),
             cancelled: call.cancelled.clone(),
             call_key: call.slot.call_key(call.id.as_str()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolbus_approvals::{Answer, ApprovalState, Approve};
+use toolbus_approvals::{Answer, ApprovalState, Approve, BINDING_BYTES_MAX};
 use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_testkit::{eventually, postgres};
 use toolbus_tools::Principal;
@@ -125,11 +125,12 @@ async fn a_store_that_goes_away_denies_what_waits() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_too_large_to_be_shown_is_denied() {
+async fn a_call_that_is_too_large_to_be_kept_is_denied() {
     let place = Place::sqlite();
     let host = Host::new(place.store(), with_operator());
-    let large = json!({"to": "alice", "more": "x".repeat(300_000)});
+    let large = json!({"to": "alice", "more": "x".repeat(BINDING_BYTES_MAX)});
     let told = denied(host.invoker.invoke(pay(large)).await);
-    assert!(told.contains("over the limit of 262144"), "{told}");
+    let expected = format!("over the limit of {BINDING_BYTES_MAX}");
+    assert!(told.contains(&expected), "{told}");
     assert!(place.operator().states().await.is_empty());
 }

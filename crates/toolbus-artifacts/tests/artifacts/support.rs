@@ -76,7 +76,7 @@ impl Bench {
 
         let builder = Invoker::builder(Arc::new(registry))
             .shape(Arc::new(OffloadOutput::new(self.artifacts.clone())))
-            .artifacts(ResolveReferences::new(self.artifacts.clone()));
+            .references(ResolveReferences::new(self.artifacts.clone()));
         (builder.build(), taken)
     }
 

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use toolbus_tools::id::{SessionId, ToolId};
+use toolbus_tools::id::{CallId, SessionId, ToolId};
 use toolbus_tools::scope::{Principal, Proof};
 use toolbus_tools::view::matches_pattern;
 use toolbus_tools::{Annotations, Door, Scope, Subject};
@@ -64,6 +64,63 @@ name = "own"
 effect = "allow"
 principals = ["local:*", "claimed:*"]
 "#;
+
+/// What an MCP client starts is judged as of an MCP client, however deep.
+#[test]
+fn a_call_is_judged_by_every_door_that_it_came_through() {
+    let book = book(
+        r#"
+default = "deny"
+[[rules]]
+name = "no-deletes"
+effect = "deny"
+reason = "no"
+tools = ["*/delete_*"]
+doors = ["mcp", "http"]
+[[rules]]
+name = "asked"
+effect = "ask"
+reason = "why"
+tools = ["*/send_*"]
+doors = ["mcp"]
+[[rules]]
+name = "own-chains"
+effect = "allow"
+doors = ["command-line", "chain"]
+[[limits]]
+name = "clients"
+calls = 10
+per = "minute"
+doors = ["mcp"]
+[[budgets]]
+name = "clients"
+calls = 100
+doors = ["mcp"]
+"#,
+    );
+    let inner = |door: Door| {
+        let scope = scope(door, "local:local");
+        let chain = scope.child(Door::Chain, &CallId::random()).unwrap();
+        chain.child(Door::Turn, &CallId::random()).unwrap().child(Door::Chain, &CallId::random())
+    };
+    let decided = |scope: &Scope, tool: &str| explain(&book, scope, tool).1;
+    let by_mcp = inner(Door::Mcp).unwrap();
+    assert_eq!(by_mcp.doors.to_string(), "mcp,turn,chain");
+    assert_eq!(decided(&by_mcp, "x/delete_all"), "rule 'no-deletes'");
+    assert_eq!(decided(&by_mcp, "x/send_mail"), "rule 'asked'");
+    assert_eq!(decided(&by_mcp, "x/read"), "default");
+    assert_eq!(book.budget_of(&by_mcp), Some("clients"));
+    let subject = subject("x/read");
+    let request = PolicyRequest { scope: &by_mcp, subject: &subject };
+    assert_eq!(book.limits_of(&request).collect::<Vec<_>>(), ["clients"]);
+
+    // A rule that allows must hold of every door.
+    let own = scope(Door::CommandLine, "local:local");
+    let own_chain = own.child(Door::Chain, &CallId::random()).unwrap();
+    assert_eq!(decided(&own_chain, "x/delete_all"), "rule 'own-chains'");
+    assert_eq!(decided(&inner(Door::CommandLine).unwrap(), "x/read"), "default");
+    assert_eq!(book.budget_of(&own_chain), None);
+}
 
 #[test]
 fn the_first_rule_that_matches_decides() {

@@ -14,7 +14,7 @@ fn covered(rules: &[&str]) -> Vec<(usize, Vec<usize>)> {
         conditions
     };
     let rules: Vec<Conditions> = rules.iter().map(read).collect();
-    let found = find_covered(&rules.iter().collect::<Vec<_>>());
+    let found = find_covered(&rules.iter().collect::<Vec<_>>(), RuleSet::default());
     found.into_iter().map(|covered| (covered.rule, covered.by)).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::artifact::has_reference;
 use crate::call::{Call, CallError};
 use crate::registry::ToolEntry;
 use crate::schema::drop_nulls;
@@ -16,8 +17,23 @@ pub(crate) fn read_arguments(
     Ok(arguments)
 }
 
+/// Refuses references in the members that select the tool which the call is about.
+pub(crate) fn refuse_selecting_references(
+    entry: &ToolEntry,
+    arguments: &Map<String, Value>,
+) -> Result<(), CallError> {
+    let members = entry.executor.subject_members().iter();
+    let mut referring = members.filter(|name| arguments.get(**name).is_some_and(has_reference));
+    match referring.next() {
+        None => Ok(()),
+        Some(name) => Err(CallError::invalid_arguments(format!(
+            "'{name}' selects what the call is about, so it takes no reference to an artifact"
+        ))),
+    }
+}
+
 /// Makes of arguments what the tool would have them be.
-pub(super) fn forgive_habits(entry: &ToolEntry, arguments: &mut Map<String, Value>) {
+pub(crate) fn forgive_habits(entry: &ToolEntry, arguments: &mut Map<String, Value>) {
     entry.executor.coerce(arguments);
     drop_nulls(&entry.tool.parameters, arguments);
 }

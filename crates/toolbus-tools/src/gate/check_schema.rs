@@ -3,18 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::{Gate, Passage, Verdict};
-use crate::artifact::find_references;
 use crate::call::CallError;
 use crate::registry::ToolEntry;
 use crate::schema::{VIOLATIONS_MAX, Violation, describe};
 
 /// Refuses arguments that the tool does not take, and says everything that is wrong with them. A
 /// read has no schema.
-pub struct FitsSchema {
-    /// Where a reference to an artifact stands among the arguments, anything may. What it stands
-    /// for is checked once it is known.
-    pub allows_references: bool,
-}
+pub struct FitsSchema;
 
 impl Gate for FitsSchema {
     fn name(&self) -> &'static str {
@@ -22,24 +17,12 @@ impl Gate for FitsSchema {
     }
 
     fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
-        let Some(entry) = &passage.entry else { return Verdict::Now(Ok(())) };
-        let references = match self.allows_references {
-            true => find_references(&passage.arguments),
-            false => Vec::new(),
-        };
-        if references.is_empty() {
-            return Verdict::Now(check(entry, &passage.arguments));
-        }
-
-        let places: Vec<_> = references.into_iter().map(|(pointer, _)| pointer).collect();
-        let checked = entry.schema.check_around(&passage.arguments, &places);
-        let refuse = |violations: Vec<_>| refusal(entry, &passage.arguments, &violations);
-        Verdict::Now(checked.map_err(refuse))
+        Verdict::Now(passage.check_schema())
     }
 }
 
 /// Says everything that is wrong with the arguments.
-pub(super) fn check(entry: &ToolEntry, arguments: &Value) -> Result<(), CallError> {
+pub(crate) fn check(entry: &ToolEntry, arguments: &Value) -> Result<(), CallError> {
     let refuse = |violations: Vec<_>| refusal(entry, arguments, &violations);
     entry.schema.check(arguments).map_err(refuse)
 }

@@ -22,7 +22,7 @@ impl Gate for Permission {
         Verdict::Now(match self.0.decide(&request) {
             Decision::Allow => Ok(()),
             Decision::Ask(demand) => {
-                passage.approval = Some(demand);
+                passage.demand_approval(demand);
                 Ok(())
             }
             Decision::Deny(reason) => {

@@ -8,7 +8,8 @@ use tokio_util::task::TaskTracker;
 use super::record::Recorder;
 use super::shape::{Shape, TruncateOutput};
 use super::{Invoker, InvokerInner};
-use crate::gate::{Approved, FitsSchema, Gate, Permission, RightKind, StillWanted};
+use crate::artifact::ReadReferences;
+use crate::gate::{Approved, FitsSchema, Gate, Permission, RightKind, StillAllowed, StillWanted};
 use crate::grant::GrantKey;
 use crate::observe::Observe;
 use crate::policy::{AllowAll, Policy};
@@ -21,7 +22,7 @@ pub struct InvokerBuilder {
     policy: Arc<dyn Policy>,
     observers: Vec<Arc<dyn Observe>>,
     gates: Vec<Box<dyn Gate>>,
-    artifacts: Option<Box<dyn Gate>>,
+    references: Option<Box<dyn ReadReferences>>,
     credentials: Option<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
     meter: Option<Meter>,
@@ -35,7 +36,7 @@ impl InvokerBuilder {
             policy: Arc::new(AllowAll),
             observers: Vec::new(),
             gates: Vec::new(),
-            artifacts: None,
+            references: None,
             credentials: None,
             shapes: Vec::new(),
             meter: None,
@@ -64,11 +65,10 @@ impl InvokerBuilder {
         self
     }
 
-    /// Has this gate read the artifacts that calls refer to, behind those that approve. Arguments
-    /// fit the schema where a reference stands, whatever it stands for; the gate checks them again.
+    /// Has this read the artifacts that calls refer to, before it is known what a call is about.
     #[must_use]
-    pub fn artifacts(self, gate: impl Gate + 'static) -> Self {
-        Self { artifacts: Some(Box::new(gate)), ..self }
+    pub fn references(self, reader: impl ReadReferences) -> Self {
+        Self { references: Some(Box::new(reader)), ..self }
     }
 
     /// Has this gate find the credentials of calls, behind all others.
@@ -100,40 +100,51 @@ impl InvokerBuilder {
     #[must_use]
     pub fn build(mut self) -> Invoker {
         let added = std::mem::take(&mut self.gates);
-        let artifacts = self.artifacts.take();
-        let mut gates = ordered_gates(Arc::clone(&self.policy), added, artifacts);
-        gates.extend(self.credentials.take());
+        let credentials = self.credentials.take();
+        let gates = ordered_gates(&self.policy, added, credentials);
         self.build_with(gates)
     }
 
     /// The invoker with other gates.
     pub(super) fn build_with(self, gates: Vec<Box<dyn Gate>>) -> Invoker {
-        let Self { registry, policy, observers, mut shapes, meter, grant_key, .. } = self;
+        let Self { registry, policy, observers, mut shapes, meter, grant_key, references, .. } =
+            self;
         let meter = meter.unwrap_or_else(|| opentelemetry::global::meter(crate::metrics::METER));
         // Whatever the others make of an output, it leaves bounded.
         shapes.push(Arc::new(TruncateOutput));
 
         let recorder = Recorder::new(&meter, observers);
         let cleanups = TaskTracker::new();
-        let inner = InvokerInner { registry, gates, shapes, policy, recorder, grant_key, cleanups };
+        let inner = InvokerInner {
+            registry,
+            references,
+            gates,
+            shapes,
+            policy,
+            recorder,
+            grant_key,
+            cleanups,
+        };
         Invoker::of(Arc::new(inner))
     }
 }
 
 /// Every gate that lets pass or refuses, in the order in which a call passes them. Before them
-/// stand budget, look-up, arguments and subject; see `Invoker::pass_and_run`. The kind comes first:
-/// whether a call can be made in this way at all is no question for a policy.
+/// stand budget, look-up, arguments, references and subject; see `Invoker::pass_and_run`. The kind
+/// comes first: whether a call can be made in this way at all is no question for a policy. Behind
+/// the last gate that may change a call or have it wait, what was judged is compared with what will
+/// run.
 fn ordered_gates(
-    policy: Arc<dyn Policy>,
+    policy: &Arc<dyn Policy>,
     added: Vec<Box<dyn Gate>>,
-    artifacts: Option<Box<dyn Gate>>,
+    credentials: Option<Box<dyn Gate>>,
 ) -> Vec<Box<dyn Gate>> {
-    let fits_schema = FitsSchema { allows_references: artifacts.is_some() };
     let mut gates: Vec<Box<dyn Gate>> =
-        vec![Box::new(RightKind), Box::new(Permission(policy)), Box::new(fits_schema)];
+        vec![Box::new(RightKind), Box::new(Permission(Arc::clone(policy))), Box::new(FitsSchema)];
     gates.extend(added);
     gates.push(Box::new(Approved));
-    gates.extend(artifacts);
+    gates.extend(credentials);
+    gates.push(Box::new(StillAllowed(Arc::clone(policy))));
     gates.push(Box::new(StillWanted));
     gates
 }

@@ -72,8 +72,16 @@ async fn rv_i1_gates_stand_in_one_order() {
     let added = Scripted("added", verdict(|_| Verdict::Now(Ok(()))));
     let credentials = Scripted("credentials", verdict(|_| Verdict::Now(Ok(()))));
     let invoker = builder(|_| fine()).credentials(credentials).gate(added).build();
-    let expected =
-        ["kind", "permission", "schema", "added", "approved", "still wanted", "credentials"];
+    let expected = [
+        "kind",
+        "permission",
+        "schema",
+        "added",
+        "approved",
+        "credentials",
+        "still allowed",
+        "still wanted",
+    ];
     assert_eq!(gate_names(&invoker), expected);
 }
 

@@ -3,11 +3,12 @@
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::*;
+use crate::artifact::{ReadReferences, find_references};
 use crate::budget::Budget;
 use crate::gate::{Gate, Passage, Verdict};
 use crate::id::ToolId;
 use crate::policy::{ApprovalDemand, Decision, PolicyRequest};
-use crate::registry::Offer;
+use crate::registry::{Offer, ToolEntry};
 use crate::subject::Subject;
 use crate::tool::{Annotations, Risk};
 use crate::view::View;
@@ -18,6 +19,10 @@ struct Gateway;
 impl Executor for Gateway {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         Box::pin(ready(Ok(Output::text(call.subject.id.as_str()))))
+    }
+
+    fn subject_members(&self) -> &'static [&'static str] {
+        &["tool"]
     }
 
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
@@ -94,6 +99,140 @@ async fn a_call_that_needs_an_approval_runs_only_with_it() {
         assert_eq!(error.message, expected);
     }
     assert!(approving.invoke(through(scope(), "list_repos")).await.is_ok());
+}
+
+/// A gate that has the call wait, and then puts these arguments in the place of its own.
+struct Replace(Value);
+
+impl Gate for Replace {
+    fn name(&self) -> &'static str {
+        "replace"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        Verdict::Later(Box::pin(async {
+            passage.replace_arguments(self.0.clone());
+            Ok(())
+        }))
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_name_another_tool_after_the_gates_are_refused() {
+    let same = gateway().gate(Replace(json!({"tool": "List_Repos"}))).build();
+    let output = same.invoke(through(scope(), "list_repos")).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("mcp:github/list_repos"));
+
+    let (ended, observer) = ended_codes();
+    let other = gateway().gate(Replace(json!({"tool": "delete_repo"}))).observe(observer).build();
+    let error = other.invoke(through(scope(), "list_repos")).await.unwrap_err();
+    assert_eq!((error.code, error.execution), (ErrorCode::Denied, Execution::NotStarted));
+    assert_eq!(
+        error.message,
+        "the call was checked as one of 'mcp:github/list_repos', and its arguments now name \
+         'mcp:github/delete_repo'"
+    );
+    assert_eq!(*ended.lock(), [Some(ErrorCode::Denied)]);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_replaced_while_a_call_waits_decides_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let demand = || ApprovalDemand { rule: "new".into(), reason: "it was replaced".into() };
+    for (second, expected) in [
+        (Decision::Allow, None),
+        (Decision::Deny("not any more".into()), Some("is not allowed: not any more")),
+        (Decision::Ask(demand()), Some("needs an approval since the policy has changed")),
+    ] {
+        asked.store(0, Ordering::Relaxed);
+        let (count, second) = (Arc::clone(&asked), second);
+        let policy = move |_: &PolicyRequest<'_>| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => Decision::Allow,
+            _ => second.clone(),
+        };
+        let outcome = gateway().policy(policy).build().invoke(through(scope(), "a")).await;
+        match expected {
+            None => assert!(outcome.is_ok()),
+            Some(text) => {
+                let message = outcome.unwrap_err().message;
+                assert!(message.contains(text), "{message}");
+            }
+        }
+    }
+}
+
+/// References of which each stands for a text.
+struct Texts(&'static [(&'static str, &'static str)]);
+
+impl ReadReferences for Texts {
+    fn keeps_references(&self, _: &ToolEntry) -> bool {
+        false
+    }
+
+    fn replace<'a>(
+        &'a self,
+        _: &'a Scope,
+        _: &'a ToolEntry,
+        arguments: &'a mut Value,
+    ) -> BoxFuture<'a, Result<(), CallError>> {
+        for (pointer, text) in find_references(arguments) {
+            let found = self.0.iter().find(|(name, _)| *name == text);
+            if let (Some((_, value)), Some(place)) = (found, arguments.pointer_mut(&pointer)) {
+                *place = json!(value);
+            }
+        }
+        Box::pin(ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn what_selects_the_tool_takes_no_reference() {
+    let (ended, observer) = ended_codes();
+    let texts = Texts(&[("a", "delete_repo"), ("b", "delete_repo")]);
+    let invoker = gateway().references(texts).observe(observer).build();
+    let selecting = json!({"tool": {"$artifact": "a"}});
+    let call = Call { tool: name("gateway"), ..call_in(scope(), selecting) };
+    let error = invoker.invoke(call).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidArguments);
+    assert!(error.message.starts_with("'tool' selects what the call is about"), "{error:?}");
+    assert_eq!(*ended.lock(), [Some(ErrorCode::InvalidArguments)]);
+}
+
+/// As for arguments that are written as text, and for members that are read once references are.
+#[tokio::test]
+async fn what_references_stand_for_is_judged() {
+    struct Wrapped;
+    impl Executor for Wrapped {
+        fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+            Gateway.execute(call)
+        }
+
+        fn resolve(
+            &self,
+            arguments: &mut Map<String, Value>,
+        ) -> Result<Option<Subject>, CallError> {
+            let inner = arguments.get_mut("inner").and_then(Value::as_object_mut);
+            Gateway.resolve(inner.unwrap_or(&mut Map::new()))
+        }
+    }
+    let registry = Registry::new();
+    registry.register(Tool::new("wrapped", "", "test"), Wrapped).unwrap();
+    let no_delete = |request: &PolicyRequest<'_>| match request.subject.id.as_str() {
+        "mcp:github/delete_repo" => Decision::Deny("never".into()),
+        _ => Decision::Allow,
+    };
+    let builder = Invoker::builder(Arc::new(registry)).policy(no_delete);
+    let texts = Texts(&[("bad", "delete_repo"), ("good", "list_repos")]);
+    let invoker = builder.references(texts).build();
+    let referring = |reference: &str| {
+        let text = json!({"inner": {"tool": {"$artifact": reference}}}).to_string();
+        let call = call_in(scope(), json!({}));
+        Call { tool: name("wrapped"), arguments: Arguments::Text(Some(text)), ..call }
+    };
+    let error = invoker.invoke(referring("bad")).await.unwrap_err();
+    assert_eq!(error.message, "'mcp:github/delete_repo' is not allowed: never");
+    let output = invoker.invoke(referring("good")).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("mcp:github/list_repos"));
 }
 
 #[tokio::test]
