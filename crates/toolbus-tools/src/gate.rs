@@ -4,8 +4,8 @@
 //! arguments with what references among them stand for, and the tool that it is really about. They
 //! are functions, because each needs what the one before it found. What they found is what all
 //! others judge, and what runs. The others only let pass or refuse; they are a list. Both orders
-//! stand in [`crate::invoker`]. A gate refuses with a typed error; it never panics and never answers
-//! with text for a program to read.
+//! stand in [`crate::invoker`]. A gate refuses with a typed error; it never panics and never
+//! answers with text for a program to read.
 
 mod approved;
 mod arguments;

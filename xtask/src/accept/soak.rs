@@ -5,8 +5,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::ensure;
-
 use super::results::Results;
 use crate::bench;
 use crate::cluster::{Cluster, KUBECONFIG};
@@ -19,8 +17,6 @@ const BENCH_NAME: &str = "soak";
 const SELECTED: [&str; 2] = ["--workspace", "--locked"];
 /// The runners, each of which is a unit.
 const RUNNERS: [&str; 2] = ["local", "pods"];
-/// What CI runs.
-const SAMPLE: [&str; 4] = ["--runner", "local", "--runs", "100"];
 
 /// Runs it: `[--keep] [ARGUMENTS OF the benchmark]`. Without arguments for the benchmark, each
 /// runner that has no result at this commit has its turn.
@@ -42,13 +38,6 @@ pub(super) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
         results.record(runner, true.into())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Runs a few scripts in the local sandbox.
-pub(super) fn run_sample() -> anyhow::Result<()> {
-    let outcome = run_once(&SAMPLE, bench::BenchTable::Show)?;
-    ensure!(outcome == ExitCode::SUCCESS, "a script failed, or left something behind");
-    Ok(())
 }
 
 fn run_once(arguments: &[&str], table: bench::BenchTable) -> anyhow::Result<ExitCode> {
