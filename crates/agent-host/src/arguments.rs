@@ -363,7 +363,7 @@ pub struct Why {
     #[arg(value_name = "TOOL")]
     pub tool: String,
 
-    /// Where the call comes in; with commas, every door that it came through, such as mcp,chain
+    /// The doors that the call came through, with commas between them, such as mcp,chain
     #[arg(
         long = "door",
         value_name = "DOOR",

@@ -46,7 +46,7 @@ pub struct CallerConfig {
     /// What all is drawn from
     #[arg(long)]
     pub seed: u64,
-    /// How many calls it makes, unless it ends before
+    /// Number of calls to make, unless it ends before
     #[arg(long)]
     pub calls: u64,
     /// Ends, once its open calls have ended, when this file exists

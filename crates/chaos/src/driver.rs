@@ -19,7 +19,7 @@ const WARM_UP_CALLS: u64 = 10;
 /// How long the callers may take after the last strike: the longest deadline, and the start of a
 /// caller that was killed at last.
 const CALLERS_TIMEOUT: Duration = Duration::from_secs(600);
-/// Most calls of callers that go on until they are told to end.
+/// Maximum number of calls for callers that continue until the end file exists.
 const CALLS_MAX: u64 = 100_000;
 /// Time between two looks at the callers.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -29,8 +29,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub struct RunConfig {
     /// What all is drawn from.
     pub seed: u64,
-    /// Calls of one run. [`run_each_once`] makes at least so many: its callers go on until the last
-    /// strike is over.
+    /// Calls of one run. In [`run_each_once`] this is a minimum: its callers continue until the
+    /// last strike is over.
     pub calls: u64,
     /// Bridges.
     pub bridges: usize,
@@ -125,7 +125,7 @@ pub async fn run_each_once(
     Ok(run)
 }
 
-/// When the callers end.
+/// The condition that ends the callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Calls {
     /// With the number of calls that was asked for.

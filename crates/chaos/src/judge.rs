@@ -29,8 +29,9 @@ mod tests;
 
 /// How late an outcome may be.
 pub const OUTCOME_GRACE: Duration = Duration::from_secs(2);
-/// How much later than an outcome an effect may start: on a busy machine a cancel message may take
-/// that long to the worker. Whether its caller was told that it had not started is judged apart.
+/// Longest time between an outcome and a later start of its effect. On a busy machine a cancel
+/// message takes that long to reach the worker. I4 has no such allowance: an effect that starts
+/// after an outcome with `execution: not_started` is always a violation.
 const START_GRACE: Duration = Duration::from_secs(1);
 /// Findings that are told of each invariant.
 const FINDINGS_MAX: usize = 5;

@@ -1,9 +1,8 @@
 //! The short run: each fault strikes once, while a fleet makes calls. What it lets pass is in
 //! `chaos::allowed` alone.
 //!
-//! The alarms have a fleet of their own, and so have the faults that need three broker nodes. All
-//! faults, each many times, are in `cargo xtask accept chaos`; of the alarms of 35 s only that one
-//! has both.
+//! The alarms run in a separate fleet, and so do the faults that need three broker nodes. `cargo
+//! xtask accept chaos` runs every fault many times; it is the only run with the disk alarm of 35 s.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and tell")]
 

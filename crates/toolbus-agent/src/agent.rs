@@ -300,8 +300,8 @@ impl Agent {
         recorded.map(|_| ())
     }
 
-    /// The scope of turns of an agent that a principal has in this session. What starts them came
-    /// through these doors, of which the last is the scope's own.
+    /// Creates the scope for turns of an agent that a principal has in this session. `doors` lists
+    /// the doors that the request came through; the last one is the door of the scope.
     ///
     /// # Panics
     /// If there is no door.

@@ -15,22 +15,22 @@ use crate::binding::Remember;
 use crate::chain_answer::{CHAIN_CALLS_MAX, ForChain};
 use crate::shown::ShownArguments;
 
-/// Most characters of arguments that a form shows. An approver must see all of them, so longer ones
-/// are not asked about by a form.
+/// Maximum number of characters of arguments in a form. An approver must see all arguments, so no
+/// form is sent for longer ones.
 const FORM_CHARACTERS_MAX: usize = 4_000;
 
-/// Who can be asked for an approval.
+/// The result of [`can_be_asked`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Askable {
-    /// The caller can.
+    /// The caller answers questions of this kind.
     Yes,
-    /// The caller answers no questions of this kind.
+    /// The caller does not.
     No,
-    /// The caller has a form alone, which cannot show the arguments whole.
+    /// The caller accepts only forms, and the arguments exceed the limit of a form.
     TooLargeForForm,
 }
 
-/// Whether somebody is there who can be asked for an approval of a call with these arguments.
+/// Checks that the caller can be asked for an approval of a call with these arguments.
 pub(crate) fn can_be_asked(asker: &Asker, arguments: &Value) -> Askable {
     let kinds = asker.kinds();
     if kinds.contains(&AskKind::Approval) {
@@ -67,8 +67,8 @@ pub(crate) async fn ask(
     })
 }
 
-/// The question of a caller that knows approvals. Arguments that are too long to be shown are
-/// `argumentsParts` in it. The answer is an object of `action` (`approve`,
+/// The question for a caller that supports approvals. For arguments over 64 KiB it has the member
+/// `argumentsParts` instead of `arguments`. The answer is an object of `action` (`approve`,
 /// `deny` or `modify`), of `modifiedArguments` with the last, and of `remember` (`once`, `session`,
 /// `tool` or `arguments`), or of `forChain` with how many `calls` more the same chain may make, and
 /// the `arguments` that they have.

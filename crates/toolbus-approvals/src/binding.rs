@@ -8,8 +8,8 @@ use toolbus_tools::gate::Passage;
 use toolbus_tools::policy::ApprovalDemand;
 use toolbus_tools::scope::{Principal, Proof};
 
-/// Longest text of a binding, in bytes: arguments of any length that a call may have, with what
-/// stands for control characters in JSON, and the rest.
+/// Longest text of a binding, in bytes: the longest arguments of a call, and 64 KiB for the other
+/// members.
 pub const BINDING_BYTES_MAX: usize = ARGUMENTS_BYTES_MAX + (64 << 10);
 
 /// The version of what a digest is made of. Another one is another digest.
@@ -27,7 +27,7 @@ pub struct Binding {
     pub definition: Option<String>,
     /// The arguments: an object, and null for a read.
     pub arguments: Value,
-    /// Empty: references to artifacts among the arguments are replaced before anybody is asked.
+    /// Always empty: references to artifacts are replaced before the question is asked.
     pub artifacts: Vec<String>,
     /// Who calls.
     pub principal: BoundPrincipal,

@@ -1,23 +1,23 @@
-//! What an approver is shown of the arguments of a call.
+//! The arguments of a call, as approvers see them: whole, or shortened with a digest.
 
 use serde_json::{Value, json};
 use toolbus_tools::canonical::sha256_hex;
 
 /// Longest arguments that are shown whole, in bytes of their JSON text.
 pub const SHOWN_BYTES_MAX: usize = 64 << 10;
-/// Bytes of the beginning and of the end that are shown of longer ones.
+/// Bytes shown from the beginning and from the end of longer ones.
 const PART_BYTES: usize = 2 << 10;
 
-/// The arguments of a call, as an approver is shown them.
+/// The arguments of a call, as an approver sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShownArguments {
     /// All of them, as indented JSON.
     Whole(String),
-    /// Of arguments longer than [`SHOWN_BYTES_MAX`], enough to compare them with a copy.
+    /// A shortened view of arguments over [`SHOWN_BYTES_MAX`]. The digest identifies the whole.
     Parts {
-        /// How long their indented JSON is.
+        /// Length of the indented JSON.
         bytes: usize,
-        /// The SHA-256 of that, as 64 hexadecimal digits.
+        /// SHA-256 of the indented JSON, as 64 hexadecimal digits.
         sha256: String,
         /// Its first 2 KiB.
         beginning: String,
@@ -27,7 +27,7 @@ pub enum ShownArguments {
 }
 
 impl ShownArguments {
-    /// What is shown of these.
+    /// Creates the view of these arguments.
     #[must_use]
     pub fn of(arguments: &Value) -> Self {
         let text = Self::text_of(arguments);
@@ -39,13 +39,13 @@ impl ShownArguments {
         Self::Parts { bytes: text.len(), sha256: sha256_hex(&text), beginning, end }
     }
 
-    /// The whole text, of which the sizes and the digest are.
+    /// Returns the whole text. Sizes and digest are computed from it.
     #[must_use]
     pub fn text_of(arguments: &Value) -> String {
         serde_json::to_string_pretty(arguments).unwrap_or_default()
     }
 
-    /// For a person, who is told by `whole` where the rest is.
+    /// Returns the text for a person. `whole` says how to get the whole arguments.
     #[must_use]
     pub fn to_text(&self, whole: &str) -> String {
         match self {
@@ -56,7 +56,7 @@ impl ShownArguments {
         }
     }
 
-    /// As a member of a question: `arguments` where they are whole, `argumentsParts` where not.
+    /// Returns the member of a question: `arguments` if they are whole, else `argumentsParts`.
     pub(crate) fn to_member(&self, arguments: &Value) -> (&'static str, Value) {
         match self {
             Self::Whole(_) => ("arguments", arguments.clone()),
@@ -67,7 +67,7 @@ impl ShownArguments {
         }
     }
 
-    /// What [`to_member`](Self::to_member) has made of them, in a question.
+    /// Reads the member that [`to_member`](Self::to_member) wrote.
     ///
     /// # Errors
     /// When the question has neither.

@@ -85,7 +85,7 @@ impl ResolveReferences {
 }
 
 impl ReadReferences for ResolveReferences {
-    /// The tools that ask about artifacts, and programs, have references of their own.
+    /// The tools that query artifacts read references themselves.
     fn keeps_references(&self, tool: &ToolEntry) -> bool {
         crate::tools::TOOL_NAMES.contains(&tool.tool.name.as_str())
     }

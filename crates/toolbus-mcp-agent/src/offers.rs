@@ -100,14 +100,14 @@ const PROVIDER: &str = "mcp:offers";
 const GET_PROMPT: &str = "mcp_get_prompt";
 const LIST_RESOURCES: &str = "mcp_list_resources";
 const READ_RESOURCE: &str = "mcp_read_resource";
-/// The methods of the protocol that their subjects are named by.
+/// Protocol methods. The subjects of reads are named after them.
 const PROMPTS_GET: &str = "prompts/get";
 const RESOURCES_LIST: &str = "resources/list";
 const RESOURCES_READ: &str = "resources/read";
-/// The members of their arguments that select what a read is about.
+/// The members of the arguments that select the subject of a read.
 const SUBJECT_MEMBERS: [&str; 1] = ["server_name"];
 
-/// What a call reads.
+/// The server and the method of a read.
 #[derive(Clone, Copy)]
 struct ReadTarget<'a> {
     server: &'a str,

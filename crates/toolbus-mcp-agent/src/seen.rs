@@ -79,7 +79,7 @@ fn lists_anything(server: &McpServerSummary) -> bool {
     !server.tool_names.is_empty() || counts.into_iter().flatten().any(|count| count > 0)
 }
 
-/// Refuses a call that was judged as one of another tool than its arguments name.
+/// Refuses a call whose arguments name another tool than the gates checked.
 pub(crate) fn check_judged(call: &Invocation, named: &ToolId) -> Result<(), CallError> {
     let judged = &call.subject.id;
     if judged == named {

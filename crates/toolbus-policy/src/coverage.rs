@@ -23,10 +23,10 @@ pub(crate) struct Covered {
     pub(crate) by: Vec<usize>,
 }
 
-/// Finds the rules that are never reached. Those in the set allow calls.
+/// Finds the rules that are never reached. `allowing` has the positions of the rules that allow.
 pub(crate) fn find_covered(rules: &[&Conditions], allowing: RuleSet) -> Vec<Covered> {
-    // A rule that allows calls by some doors decides none that came through others, too, and such
-    // calls meet the rules behind it.
+    // A rule that allows some doors does not match a call that also came through another door, so
+    // later rules can decide that call.
     let is_partial = |at: usize| allowing.contains(at) && rules[at].doors.is_some();
     let cells = rules.iter().enumerate().map(|(at, rule)| match is_partial(at) {
         true => 0,

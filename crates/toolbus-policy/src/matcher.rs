@@ -19,8 +19,8 @@ use crate::text_index::{TextIndex, TextIndexBuilder};
 #[derive(Debug, Default)]
 pub(crate) struct Matcher {
     doors: [RuleSet; Door::ALL.len()],
-    /// The rules that allow: those must hold of every door that a call came through. All others
-    /// hold where one of its doors has them hold.
+    /// The rules that allow. They match only if every door of a call meets their condition; all
+    /// other rules match if one door does.
     allowing: RuleSet,
     risks: [RuleSet; 4],
     read_only: [RuleSet; 2],
@@ -45,8 +45,8 @@ struct PrincipalIndex {
 }
 
 impl Matcher {
-    /// Of these conditions, at most [`RULES_MAX`](crate::RULES_MAX) of them, of which those in the
-    /// set allow calls.
+    /// Creates a matcher for at most [`RULES_MAX`](crate::RULES_MAX) conditions. `allowing` has the
+    /// positions of the rules that allow.
     pub(crate) fn new(all: &[&Conditions], allowing: RuleSet) -> Self {
         let principals = PrincipalIndex::new(all);
         let mut matcher = Self { principals, allowing, ..Self::default() };
@@ -91,7 +91,7 @@ impl Matcher {
         rules
     }
 
-    /// The rules whose condition on doors is met by calls that came through these.
+    /// Returns the rules whose condition on doors matches a call that came through these.
     fn matching_doors(&self, doors: DoorSet) -> RuleSet {
         let mut doors = doors.iter().map(|door| &self.doors[door.position()]);
         let Some(first) = doors.next() else { return RuleSet::default() };

@@ -37,13 +37,13 @@ impl RuleSet {
         self
     }
 
-    /// Those that are in one of both.
+    /// The rules that are in either set.
     pub(crate) fn or(mut self, other: &Self) -> Self {
         self |= other;
         self
     }
 
-    /// Those that are not in the other.
+    /// The rules that are not in the other set.
     pub(crate) fn without(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= !other);
         self

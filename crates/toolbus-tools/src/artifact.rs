@@ -62,7 +62,7 @@ pub struct ArtifactSet(Arc<Mutex<BTreeSet<ArtifactRef>>>);
 
 /// Reads the artifacts that arguments refer to.
 pub trait ReadReferences: Send + Sync + 'static {
-    /// Whether the tool takes references as they are, because it reads artifacts itself.
+    /// Returns true if the tool reads artifacts itself and therefore receives references unchanged.
     fn keeps_references(&self, tool: &ToolEntry) -> bool;
 
     /// Replaces each reference that the scope may use by what it stands for. Others stay as they
@@ -163,7 +163,7 @@ pub fn reference_text(value: &Value) -> Option<&str> {
     members.get(REFERENCE_MEMBER)?.as_str()
 }
 
-/// Whether there is a reference in a value.
+/// Returns true if the value contains a reference.
 #[must_use]
 pub fn has_reference(value: &Value) -> bool {
     if reference_text(value).is_some() {

@@ -183,7 +183,7 @@ impl Call {
         Self { mcp_params: Some(params), ..self }
     }
 
-    /// Puts other arguments in the place of the call's, also of those that it was written with.
+    /// Replaces the arguments of the call, also in the MCP request that it came with.
     pub(crate) fn replace_arguments(&mut self, arguments: &Value) {
         self.arguments = Arguments::Value(arguments.clone());
         let params = self.mcp_params.take();

@@ -4,7 +4,7 @@
 //! arguments with what references among them stand for, and the tool that it is really about. They
 //! are functions, because each needs what the one before it found. What they found is what all
 //! others judge, and what runs. The others only let pass or refuse; they are a list. Both orders
-//! stand in [`crate::invoker`]. A gate refuses with a typed error; it never panics and never
+//! are defined in [`crate::invoker`]. A gate refuses with a typed error; it never panics and never
 //! answers with text for a program to read.
 
 mod approved;
@@ -61,7 +61,7 @@ pub struct Passage {
     pub approval: Option<ApprovalDemand>,
     /// What the tool is run with, where the last gate has found something.
     pub credentials: Credentials,
-    /// Whether the policy has demanded an approval.
+    /// True once the policy has demanded an approval, also after it was given.
     was_demanded: bool,
     held: Vec<Box<dyn Any + Send>>,
 }
@@ -116,8 +116,8 @@ impl Passage {
         check_schema(entry, &self.arguments)
     }
 
-    /// Puts other arguments in the place of the call's, also of those that it was written with. The
-    /// last gate checks that the call is about the same tool with them.
+    /// Replaces the arguments of the call, also in the MCP request that it came with. The last
+    /// gates check that the new arguments name the same tool.
     pub fn replace_arguments(&mut self, arguments: Value) {
         self.call.replace_arguments(&arguments);
         self.arguments = arguments;

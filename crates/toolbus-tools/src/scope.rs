@@ -83,10 +83,10 @@ pub struct RulesName(Arc<str>);
 /// Who calls, and within which bounds.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// Where its calls come in, which is the last of `doors`.
+    /// The door that its calls came through last; `doors` contains it.
     pub door: Door,
-    /// Every door that its calls came through, from the first: a program that an MCP client starts
-    /// came through `mcp` and `chain`. What a call starts has all of them.
+    /// Every door that its calls came through: a program that an MCP client starts came through
+    /// `mcp` and `chain`. Child scopes inherit them.
     pub doors: DoorSet,
     /// Who calls.
     pub principal: Principal,
@@ -146,6 +146,9 @@ impl Door {
         }
     }
 }
+
+// Each door has a bit.
+const _: () = assert!(Door::ALL.len() <= u8::BITS as usize);
 
 impl DoorSet {
     /// These doors.
@@ -273,7 +276,7 @@ impl Scope {
         Arc::new(Self::new(Door::CommandLine, Principal::local(), agent))
     }
 
-    /// The same scope, whose calls came through these doors before.
+    /// The same scope, with these doors added to those that its calls came through.
     #[must_use]
     pub fn through(self, doors: DoorSet) -> Self {
         Self { doors: self.doors.union(doors), ..self }

@@ -15,9 +15,9 @@ use crate::workspace;
 /// Builds all that a run starts.
 const BUILD: [&str; 9] =
     ["build", "--release", "--locked", "-p", "chaos", "-p", "mcp-bridge", "-p", "scripts-manager"];
-/// Where the kept table is.
+/// The page with the table.
 const PAGE: &str = "docs/benchmarks/chaos.md";
-/// What begins the part of the page that stays: the tables of earlier days.
+/// The beginning of the part of the page that is kept: tables of earlier runs.
 const EARLIER: &str = "\n## ";
 
 /// Runs it: `[--keep] [ARGUMENTS OF chaos run]`.
@@ -84,7 +84,7 @@ fn join_pages(pages: &[&str]) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Puts the new table in the place of the last one, above those of earlier days.
+/// Replaces the last table on the page, above the tables of earlier runs.
 fn keep_page(new: &str) -> anyhow::Result<()> {
     let page = workspace::root().join(Path::new(PAGE));
     let old = fs::read_to_string(&page).unwrap_or_default();

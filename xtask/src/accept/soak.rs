@@ -12,8 +12,7 @@ use crate::real_parts::{self, BROKER, RealParts};
 use crate::workspace;
 
 const BENCH_NAME: &str = "soak";
-/// The same for building and for running, and what the tests are built with, so that nothing is
-/// built twice.
+/// Selects the same packages for build and run as the tests do, so that nothing is built twice.
 const SELECTED: [&str; 2] = ["--workspace", "--locked"];
 /// The runners, each of which is a unit.
 const RUNNERS: [&str; 2] = ["local", "pods"];

@@ -17,7 +17,7 @@ pub(crate) fn read_arguments(
     Ok(arguments)
 }
 
-/// Refuses references in the members that select the tool which the call is about.
+/// Refuses references in the members that select the subject of the call.
 pub(crate) fn refuse_selecting_references(
     entry: &ToolEntry,
     arguments: &Map<String, Value>,

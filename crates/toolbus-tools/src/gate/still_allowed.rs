@@ -1,4 +1,4 @@
-//! The gate that compares what is about to run with what was judged.
+//! The gate that checks subject and decision again, directly before the tool runs.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use super::{Gate, Passage, Verdict, resolve_subject};
 use crate::call::CallError;
 use crate::policy::{Decision, Policy, PolicyRequest};
 
-/// Refuses calls that are no longer what was judged: the arguments name another tool since a gate
-/// has changed them, the tool is defined otherwise since the call began to wait, or the policy has
-/// been replaced by one that would not let the call pass.
+/// Refuses a call that has changed since it was checked: a gate replaced its arguments and they
+/// name another tool, the tool was redefined, or a new policy does not allow the call.
 pub struct StillAllowed(pub Arc<dyn Policy>);
 
 impl Gate for StillAllowed {

@@ -101,7 +101,7 @@ async fn a_call_that_needs_an_approval_runs_only_with_it() {
     assert!(approving.invoke(through(scope(), "list_repos")).await.is_ok());
 }
 
-/// A gate that has the call wait, and then puts these arguments in the place of its own.
+/// A gate that has the call wait, and then replaces its arguments by these.
 struct Replace(Value);
 
 impl Gate for Replace {
@@ -161,7 +161,7 @@ async fn a_policy_that_is_replaced_while_a_call_waits_decides_again() {
     }
 }
 
-/// References of which each stands for a text.
+/// Texts, by the references to them.
 struct Texts(&'static [(&'static str, &'static str)]);
 
 impl ReadReferences for Texts {
@@ -198,7 +198,7 @@ async fn what_selects_the_tool_takes_no_reference() {
     assert_eq!(*ended.lock(), [Some(ErrorCode::InvalidArguments)]);
 }
 
-/// As for arguments that are written as text, and for members that are read once references are.
+/// Covers arguments in the form of text, and a subject that is nested among the arguments.
 #[tokio::test]
 async fn what_references_stand_for_is_judged() {
     struct Wrapped;
