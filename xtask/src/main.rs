@@ -22,6 +22,11 @@ const USAGE: &str = include_str!("usage.txt");
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if arguments.iter().take_while(|one| **one != "--").any(|one| *one == "--help") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+
     let outcome = match arguments.as_slice() {
         ["test", rest @ ..] => test_run::run_and_print_sum(rest),
         ["bench", name, rest @ ..] => bench::run_benchmark(name, rest),

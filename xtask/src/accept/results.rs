@@ -20,7 +20,7 @@ impl Results {
     /// Reads what the run has at the commit that is checked out. Results of another commit do not
     /// count.
     pub(super) fn read(run: &'static str) -> anyhow::Result<Self> {
-        let commit = checked_out()?;
+        let commit = commit()?;
         let text = fs::read_to_string(path(run)?).unwrap_or_default();
         let stored: Value = serde_json::from_str(&text).unwrap_or_default();
         let units = match stored["commit"] == commit.as_str() {
@@ -30,11 +30,6 @@ impl Results {
         Ok(Self { run, commit, units })
     }
 
-    /// The commit, with a mark if files differ from it.
-    pub(super) fn commit(&self) -> &str {
-        &self.commit
-    }
-
     pub(super) fn has(&self, unit: &str) -> bool {
         self.units.contains_key(unit)
     }
@@ -42,10 +37,6 @@ impl Results {
     /// The result of a unit; null where there is none.
     pub(super) fn get(&self, unit: &str) -> &Value {
         self.units.get(unit).unwrap_or(&Value::Null)
-    }
-
-    pub(super) fn values(&self) -> impl Iterator<Item = &Value> {
-        self.units.values()
     }
 
     /// Adds the result of a unit and writes all of them.
@@ -64,10 +55,10 @@ fn path(run: &str) -> anyhow::Result<PathBuf> {
     Ok(folder.join(format!("{run}.json")))
 }
 
-fn checked_out() -> anyhow::Result<String> {
+/// The commit that is checked out.
+pub(super) fn commit() -> anyhow::Result<String> {
     let mut describe = std::process::Command::new("git");
     describe.current_dir(workspace::root());
-    let printed =
-        workspace::read_output(describe.args(["describe", "--always", "--dirty", "--abbrev=12"]))?;
+    let printed = workspace::read_output(describe.args(["describe", "--always", "--abbrev=12"]))?;
     Ok(printed.trim().to_owned())
 }

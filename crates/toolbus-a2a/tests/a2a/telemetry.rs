@@ -36,10 +36,18 @@ async fn the_ends_of_tasks_are_counted_by_who_asked_and_by_who_was_asked() {
             let id = host.ask("ResearchAgent", message).await;
             host.end_of(&id).await;
         }
-        // Its own time is over, and so is that of the task for an agent that says nothing.
+        // The time of a task for an agent that says nothing is over.
         let _silent = Stranger::hearing(&broker, "agent.task.Silent").await;
-        for agent in ["ResearchAgent", "Silent"] {
-            let id = host.ask_within(agent, "wait", Duration::from_secs(3)).await;
+        let id = host.ask_within("Silent", "wait", Duration::from_secs(3)).await;
+        host.end_of(&id).await;
+        // The time of a task is over where it is done. A caller whose clock is ahead cancels it
+        // first, and then it ends as canceled; so it is asked again.
+        let timed_out_there = "rockbot.a2a.tasks received timed_out bus";
+        for _ in 0..10 {
+            if metrics.values().get(timed_out_there) > before.get(timed_out_there) {
+                break;
+            }
+            let id = host.ask_within("ResearchAgent", "wait", Duration::from_secs(3)).await;
             host.end_of(&id).await;
         }
 

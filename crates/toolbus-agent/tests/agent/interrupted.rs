@@ -39,14 +39,14 @@ async fn interrupt(bench: Bench) {
         report = bench.agent.say(context(), "hello".to_owned()) => panic!("{report:?}"),
         // Said, answered, called, answered, and two of four calls have ended. It is dropped here,
         // as in a process that is killed: it lets go of nothing.
-        () = eventually_recorded(&bench, 6) => {}
+        () = eventually_recorded(&bench, 6, 1) => {}
     }
 
     // The call that never ends is made again, for it changes nothing, and waits again.
     let next = bench.again();
     tokio::select! {
         report = next.agent.resume(context()) => panic!("{report:?}"),
-        () = eventually_recorded(&next, 7) => {}
+        () = eventually_recorded(&next, 7, 2) => {}
     }
     let recorded = recorded(&next).await;
     let lost = recorded.iter().find(|event| event["result"]["call_id"] == "3").unwrap();
@@ -143,11 +143,14 @@ async fn recorded(bench: &Bench) -> Vec<Value> {
     rows.iter().map(|row| serde_json::from_str(row).unwrap()).collect()
 }
 
-/// Waits until so many events are written down.
-async fn eventually_recorded(bench: &Bench, events: usize) {
+/// Waits until so many events are written down, and the tool `never` was called so many times: an
+/// event is written before the calls after it begin.
+async fn eventually_recorded(bench: &Bench, events: usize, never_calls: usize) {
     eventually(Duration::from_secs(20), async || {
         let recorded = recorded(bench).await.len();
-        if recorded >= events { Ok(()) } else { Err(recorded) }
+        let called = bench.ids.lock().len();
+        let is_reached = recorded >= events && called >= never_calls;
+        if is_reached { Ok(()) } else { Err((recorded, called)) }
     })
     .await;
 }
