@@ -62,7 +62,7 @@ impl AgentServer {
             holder: new_id(),
             run: Arc::new(run),
         });
-        if let Some(heartbeat) = settings.schedules.heartbeat() {
+        if let Some(heartbeat) = settings.schedules.heartbeat(fleet.toolbus().name()) {
             begin_heartbeat(&state.schedules, fleet, heartbeat).await;
         }
         let background = Background::start(fleet, &agent).await?;

@@ -16,6 +16,8 @@ use toolbus_models::settings::{ModelSettings, Tier};
 const TURNS_MAX_DEFAULT: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
 /// Most rounds of calls that a turn may be allowed.
 const ROUNDS_MAX: u32 = 100;
+/// Most turns of a run that notices may begin, as a setting.
+const NOTICE_TURNS_LIMIT: u32 = 10_000;
 /// How long a result may be that is given whole.
 const LONG_RESULT_CHARACTERS: RangeInclusive<usize> = 1_000..=10_000_000;
 const LONG_RESULT_IS: &str = "it is 1,000 to 10,000,000";
@@ -34,6 +36,10 @@ pub struct AgentSettings {
     pub rounds_max: u32,
     /// Turns at a time, of users on the bus, and as many over HTTP.
     pub turns_max: NonZeroU16,
+    /// Turns of one run that ends of subagents and answers of other agents begin, at most 10,000.
+    /// What comes after that waits for the next turn of the session.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub notice_turns_max: u32,
     /// What is done with results that are too long for a model. `split`: they are kept in working
     /// memory, and the model gets an index of the parts. `cut`: it gets their beginning, and a
     /// notice of how much there is. `whole`: nothing, up to the 8 MiB that no result exceeds.
@@ -69,6 +75,7 @@ impl Default for AgentSettings {
             tier: Tier::Balanced,
             rounds_max: TurnLimits::default().rounds_max,
             turns_max: TURNS_MAX_DEFAULT,
+            notice_turns_max: TurnLimits::default().notice_turns_max,
             long_results: LongResults::Split,
             long_result_characters: None,
             long_result_characters_by_model: BTreeMap::new(),
@@ -80,7 +87,8 @@ impl Default for AgentSettings {
 impl AgentSettings {
     /// What a turn may take.
     pub(crate) fn limits(&self) -> TurnLimits {
-        TurnLimits { rounds_max: self.rounds_max, ..TurnLimits::default() }
+        let Self { rounds_max, notice_turns_max, .. } = *self;
+        TurnLimits { rounds_max, notice_turns_max, ..TurnLimits::default() }
     }
 
     /// The longest result that is given whole, in UTF-16 code units: what the smallest of the
@@ -105,6 +113,9 @@ impl AgentSettings {
     pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
         if !(1..=ROUNDS_MAX).contains(&self.rounds_max) {
             mistakes.add(&format!("{key}.rounds_max"), "it is 1 to 100");
+        }
+        if self.notice_turns_max > NOTICE_TURNS_LIMIT {
+            mistakes.add(&format!("{key}.notice_turns_max"), "it is at most 10,000");
         }
         let is_possible = |characters: &usize| LONG_RESULT_CHARACTERS.contains(characters);
         if self.long_result_characters.as_ref().is_some_and(|characters| !is_possible(characters)) {

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_a2a::{DoTask, Task, TaskEnd, TaskProgress};
 use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
 use toolbus_bus::Asker;
+use toolbus_policy::principal_text;
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::SessionId;
 use toolbus_tools::scope::DEPTH_MAX;
@@ -28,7 +29,8 @@ impl DoTask for AgentTasks {
         stop: CancellationToken,
     ) -> BoxFuture<'a, TaskEnd> {
         Box::pin(async move {
-            let Some(depth) = task.depth.checked_add(1).filter(|depth| *depth <= DEPTH_MAX) else {
+            let Some(depth) = task.lineage.depth.checked_add(1).filter(|depth| *depth <= DEPTH_MAX)
+            else {
                 let limit = format!("tasks of agents may be {DEPTH_MAX} deep");
                 return failed(AgentErrorCode::InvalidRequest, limit);
             };
@@ -45,6 +47,7 @@ impl DoTask for AgentTasks {
                 None => &[Door::Bus],
             };
             let scope = self.agent.turn_scope(doors, &self.name, caller, session);
+            let scope = scope.through(task.lineage.doors);
             let context = TurnContext {
                 scope: Arc::new(Scope { cancelled: stop, depth, ..scope }),
                 asker: Asker::none(),
@@ -52,7 +55,7 @@ impl DoTask for AgentTasks {
             };
 
             let id = Some(task.request.task_id.clone());
-            let said = Said { text: text_of(&task.caller, &task.request), id };
+            let said = Said { text: text_of(&name_of(&task), &task.request), id };
             let end = match self.agent.say(context, said).await {
                 Ok(report) => report.end,
                 Err(error) => return failed(AgentErrorCode::ExecutionFailed, error.to_string()),
@@ -82,7 +85,15 @@ fn session_of(task: &Task) -> Result<SessionId, String> {
     SessionId::parse(format!("a2a/{}", &digest[..32])).map_err(|error| error.to_string())
 }
 
-/// What the agent is told.
+/// The name of whoever asks, as a model is told: that of a client without the id of its token.
+fn name_of(task: &Task) -> String {
+    match &task.client {
+        Some(client) => format!("http:{}", principal_text(client)),
+        None => task.caller.clone(),
+    }
+}
+
+/// The text that the agent is told.
 fn text_of(caller: &str, request: &AgentTaskRequest) -> String {
     let parts = request.message.parts.iter();
     let said: Vec<_> =

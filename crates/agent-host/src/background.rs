@@ -28,7 +28,7 @@ impl Background {
             return Ok(Self { runner: None, conversing: None });
         };
         state.agent_model.set(agent.model());
-        state.subagent_turns.begin(agent, fleet.toolbus().invoker());
+        state.subagent_turns.begin(agent);
         let runner = state.subagents.get().map(Runner::start);
 
         let conversing = match fleet.other_agents() {

@@ -2,6 +2,7 @@
 //! clients where their address is the same. Each part has its own paths, its own ways to know its
 //! clients, and its own places for their requests.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,9 @@ pub(crate) enum Error {
     /// Webhooks cannot be sent.
     #[error("webhooks cannot be sent")]
     Webhooks(#[source] reqwest::Error),
+    /// The ids of clients cannot be read.
+    #[error("the ids of the clients of http.tokens cannot be read")]
+    Clients(#[source] toolbus_store::Error),
     /// The port could not be opened.
     #[error("cannot serve HTTP at {address}")]
     Listen {
@@ -68,6 +72,7 @@ impl HttpListener {
         agent: Option<(&Agent, Option<TaskIntake>)>,
     ) -> Result<Option<Self>, Error> {
         let Some(address) = &settings.http.address else { return Ok(None) };
+        let client_ids = read_client_ids(settings, fleet).await?;
         let mut parts = Parts::default();
         let (agent, intake) = match agent {
             Some((agent, intake)) => (Some(agent), intake),
@@ -78,12 +83,12 @@ impl HttpListener {
         let turns = agent.map(|agent| {
             let name = fleet.toolbus().name().clone();
             let deps = ApiDeps { name, agent: agent.clone(), turns_max };
-            let turns = TurnApi::new(settings.http.api_settings(), deps);
+            let turns = TurnApi::new(settings.http.api_settings(&client_ids), deps);
             parts.add(turns.router(), toolbus_http::connections_max(turns_max));
             turns
         });
         let tasks = intake.map(|intake| {
-            let api = settings.http.api_settings();
+            let api = settings.http.api_settings(&client_ids);
             let public_url = settings.a2a.public_url.clone();
             let config = HttpServerConfig { api, public_url, ..HttpServerConfig::default() };
             let connections_max = config.connections_max();
@@ -91,7 +96,7 @@ impl HttpListener {
             parts.add(tasks.router(), connections_max);
             tasks
         });
-        let tools = open_tool_api(settings, fleet)?;
+        let tools = open_tool_api(settings, fleet, &client_ids)?;
         if let Some(tools) = &tools {
             parts.add(tools.router(), tool_api::CONNECTIONS_MAX);
         }
@@ -188,8 +193,27 @@ impl Parts {
     }
 }
 
+/// The ids of the clients that have tokens, by their names. Without a state there are none.
+async fn read_client_ids(
+    settings: &Settings,
+    fleet: &Fleet,
+) -> Result<BTreeMap<String, String>, Error> {
+    let Some(state) = fleet.state() else { return Ok(BTreeMap::new()) };
+    // A state that nothing was kept in has no clients that could have been removed.
+    if settings.http.tokens.is_empty() && !state.store().may_hold_something() {
+        return Ok(BTreeMap::new());
+    }
+    let names = settings.http.tokens.keys().cloned();
+    let ids = tool_api::client_ids(state.store(), fleet.toolbus().name(), names).await;
+    ids.map_err(Error::Clients)
+}
+
 /// Tools for programs, where they are wanted and there is a place for what is kept of them.
-fn open_tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, Error> {
+fn open_tool_api(
+    settings: &Settings,
+    fleet: &Fleet,
+    client_ids: &BTreeMap<String, String>,
+) -> Result<Option<ToolApi>, Error> {
     let http = &settings.http;
     let parts = (fleet.state(), fleet.discovery());
     let (true, (Some(state), Some(discovery))) = (http.tool_api.enabled, parts) else {
@@ -208,5 +232,5 @@ fn open_tool_api(settings: &Settings, fleet: &Fleet) -> Result<Option<ToolApi>, 
         vault: state.vault.clone(),
     };
     let config = http.tool_api.config(&http.plans);
-    Ok(Some(ToolApi::start(http.api_settings(), config, deps)))
+    Ok(Some(ToolApi::start(http.api_settings(client_ids), config, deps)))
 }

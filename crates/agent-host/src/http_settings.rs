@@ -42,13 +42,14 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
-    /// The same, as the interface takes them.
-    pub(crate) fn api_settings(&self) -> ApiSettings {
+    /// The same, as the interface takes them, with the ids of clients by their names.
+    pub(crate) fn api_settings(&self, client_ids: &BTreeMap<String, String>) -> ApiSettings {
         let tokens = self.tokens.iter();
         ApiSettings {
             allowed_hosts: self.allowed_hosts.clone(),
             allowed_origins: self.allowed_origins.clone(),
             tokens: tokens.map(|(name, token)| (name.clone(), token.expose().to_owned())).collect(),
+            client_ids: client_ids.clone(),
         }
     }
 

@@ -7,6 +7,8 @@ use toolbus_config::Mistakes;
 use toolbus_schedule::{
     CronExpression, DESCRIPTION_BYTES_MAX, MissedRule, NewTask, RUN_ALL_MAX, ScheduleConfig,
 };
+use toolbus_tools::{Door, Lineage, Principal, Scope};
+use toolbus_wire::name::AgentName;
 
 /// The task that an agent has by itself, as RockBot names it.
 const HEARTBEAT: &str = "heartbeat-patrol";
@@ -68,7 +70,7 @@ impl ScheduleSettings {
     }
 
     /// The task of the agent's own, where it has one.
-    pub(crate) fn heartbeat(&self) -> Option<NewTask> {
+    pub(crate) fn heartbeat(&self, agent: &AgentName) -> Option<NewTask> {
         let cron = self.heartbeat.as_deref()?.parse().ok()?;
         Some(NewTask {
             name: HEARTBEAT.to_owned(),
@@ -76,6 +78,7 @@ impl ScheduleSettings {
             description: self.heartbeat_task.clone(),
             run_once: false,
             missed: Some(MissedRule::Skip),
+            lineage: Lineage::of(&Scope::new(Door::Schedule, Principal::local(), agent.clone())),
         })
     }
 

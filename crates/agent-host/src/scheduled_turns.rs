@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_agent::{Agent, Notice, Said, SessionRef, TurnContext, TurnEnd, UserReplies};
 use toolbus_bus::Asker;
 use toolbus_memory::{MemoryOwner, Preferences};
+use toolbus_policy::SessionOwner;
 use toolbus_schedule::{Fire, RunEnd, RunTask, ScheduleOwner, ZoneUnreadable, Zones};
 use toolbus_store::LazyStore;
 use toolbus_tools::id::SessionId;
@@ -31,8 +32,15 @@ impl RunTask for ScheduledTurns {
                 Ok(session) => session,
                 Err(error) => return RunEnd::Failed(error.to_string()),
             };
-            let ScheduleOwner { agent, principal } = &fire.owner;
-            let scope = self.agent.turn_scope(&[Door::Schedule], agent, principal.clone(), session);
+            let Some(lineage) = &fire.lineage else {
+                return RunEnd::Failed("what the task inherits cannot be read".to_owned());
+            };
+            let ScheduleOwner { agent, principal } = fire.owner.clone();
+            let owner = SessionOwner { agent, principal, session };
+            let scope = match self.agent.begin_scope(lineage, Door::Schedule, owner) {
+                Ok(scope) => scope,
+                Err(error) => return RunEnd::Failed(error.to_string()),
+            };
             let context = TurnContext {
                 scope: Arc::new(Scope { cancelled: stop, ..scope }),
                 asker: Asker::none(),

@@ -5,12 +5,13 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use toolbus_a2a::{KeepResult, OnTask, ResultText, TaskChange, TaskEvent, Told};
-use toolbus_agent::{Agent, Notice, Noticed, SessionRef, TurnContext, UserReplies};
+use toolbus_agent::{Agent, Notice, Noticed, SessionRef, TurnContext, UserReplies, sessions};
 use toolbus_bus::Asker;
 use toolbus_memory::{MemoryOwner, Namespace, NewEntry, WorkingMemory};
 use toolbus_policy::SessionOwner;
 use toolbus_subagents::{OnSubagent, SubagentEvent};
-use toolbus_tools::{Door, Scope};
+use toolbus_tools::scope::DoorSet;
+use toolbus_tools::{Door, Lineage, Scope};
 
 use crate::wisp_parts::TaskEnds;
 
@@ -62,9 +63,14 @@ impl SessionNotices {
     }
 
     /// Tells a session. `false`: it is to be told again later.
-    pub(crate) async fn tell(&self, to: &SessionOwner, notice: Notice) -> bool {
+    pub(crate) async fn tell(
+        &self,
+        to: &SessionOwner,
+        lineage: Option<&Lineage>,
+        notice: Notice,
+    ) -> bool {
         match self.notifier.get() {
-            Some(notifier) => notifier.tell(to, notice).await,
+            Some(notifier) => notifier.tell(to, lineage, notice).await,
             None => false,
         }
     }
@@ -83,7 +89,7 @@ fn session_of(owner: &SessionOwner) -> SessionRef {
 }
 
 impl Notifier {
-    async fn tell(&self, to: &SessionOwner, notice: Notice) -> bool {
+    async fn tell(&self, to: &SessionOwner, lineage: Option<&Lineage>, notice: Notice) -> bool {
         let at = session_of(to);
         let Some(server) = &self.server else {
             self.agent.until_turn(&at).await;
@@ -95,11 +101,16 @@ impl Notifier {
 
         let Ok(_turn) = server.turns.acquire().await else { return false };
         let id = notice.id.clone();
-        let SessionOwner { agent, principal, session } = to.clone();
-        let scope = self.agent.turn_scope(&[Door::Turn], &agent, principal, session);
-        let context =
-            TurnContext { scope: Arc::new(scope), asker: Asker::none(), on_event: &|_| {} };
-        match self.agent.notify(context, notice).await {
+        let told = match self.scope_of_turn(to, lineage).await {
+            Ok(Some(scope)) => {
+                let scope = Arc::new(scope);
+                let context = TurnContext { scope, asker: Asker::none(), on_event: &|_| {} };
+                self.agent.notify(context, notice).await
+            }
+            Ok(None) => self.agent.note(&at, notice).await.map(|()| Noticed::InTurn),
+            Err(error) => Err(error),
+        };
+        match told {
             Ok(Noticed::InTurn) => true,
             Ok(Noticed::Turn(report)) => {
                 if let Some(replies) = &server.replies {
@@ -113,6 +124,32 @@ impl Notifier {
                 false
             }
         }
+    }
+
+    /// The scope of a turn that a notice begins: what it tells of was begun in one, and the turn
+    /// sees, reaches and spends no more. `None`: no turn may be begun, and the notice waits for
+    /// the next one.
+    async fn scope_of_turn(
+        &self,
+        to: &SessionOwner,
+        lineage: Option<&Lineage>,
+    ) -> Result<Option<Scope>, sessions::Error> {
+        let Some(lineage) = lineage else {
+            tracing::warn!(session = %to.session, "a notice begins no turn: nothing says whose");
+            return Ok(None);
+        };
+        let scope = self.agent.restore_scope(lineage, to.clone()).await?;
+        if let Err(exceeded) = scope.budget.check_open() {
+            tracing::info!(%exceeded, session = %to.session, "a notice begins no turn");
+            return Ok(None);
+        }
+        if !self.agent.may_begin_notice_turn(lineage).await? {
+            let run = lineage.run();
+            tracing::warn!(run, session = %to.session, "a notice begins no turn: the run had as \
+                 many as it may have");
+            return Ok(None);
+        }
+        Ok(Some(Scope { door: Door::Turn, ..scope.through(DoorSet::of(&[Door::Turn])) }))
     }
 }
 
@@ -134,7 +171,7 @@ impl OnTask for SessionNotices {
             if self.task_ends.give(event) {
                 return Told::Taken;
             }
-            match Self::tell(self, &event.owner, notice).await {
+            match Self::tell(self, &event.owner, event.lineage.as_ref(), notice).await {
                 true => Told::Taken,
                 false => Told::Later,
             }
@@ -152,7 +189,7 @@ impl OnSubagent for SessionNotices {
                 return toolbus_subagents::Told::Taken;
             }
             let notice = Notice { id: format!("subagent/{}", event.id), text };
-            match Self::tell(self, &event.owner, notice).await {
+            match Self::tell(self, &event.owner, event.lineage.as_ref(), notice).await {
                 true => toolbus_subagents::Told::Taken,
                 false => toolbus_subagents::Told::Later,
             }

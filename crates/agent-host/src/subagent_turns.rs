@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use toolbus_agent::sessions::Error;
 use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
 use toolbus_bus::Asker;
@@ -13,90 +12,68 @@ use toolbus_models::completion::Completion;
 use toolbus_models::error::ModelError;
 use toolbus_models::model::{Model, OnEvent};
 use toolbus_models::request::ModelRequest;
-use toolbus_subagents::{RunSubagent, SubagentEnd, SubagentRun, subagent_session, subagent_view};
-use toolbus_tools::{Door, Invoker, Scope, View};
+use toolbus_policy::SessionOwner;
+use toolbus_subagents::{RunSubagent, SubagentEnd, SubagentRun};
+use toolbus_tools::{Lineage, Scope};
 
 /// Between two attempts to have a session that the process had which was lost.
 const SESSION_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Does the work of subagents, once there is an agent. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct SubagentTurns(Arc<OnceLock<Turns>>);
-
-struct Turns {
-    agent: Agent,
-    invoker: Invoker,
-}
+pub(crate) struct SubagentTurns(Arc<OnceLock<Agent>>);
 
 impl SubagentTurns {
     /// Has this agent do it.
-    pub(crate) fn begin(&self, agent: &Agent, invoker: &Invoker) {
-        let _ = self.0.set(Turns { agent: agent.clone(), invoker: invoker.clone() });
+    pub(crate) fn begin(&self, agent: &Agent) {
+        let _ = self.0.set(agent.clone());
     }
 }
 
 impl RunSubagent for SubagentTurns {
-    fn run(
-        &self,
-        run: SubagentRun,
-        stop: CancellationToken,
-        paused: watch::Receiver<bool>,
-    ) -> BoxFuture<'_, SubagentEnd> {
+    fn restore_scope<'a>(
+        &'a self,
+        lineage: &'a Lineage,
+        owner: SessionOwner,
+    ) -> BoxFuture<'a, Result<Scope, String>> {
+        Box::pin(async move {
+            let agent = self.0.get().ok_or("no agent is there to do it")?;
+            agent.restore_scope(lineage, owner).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn run(&self, run: SubagentRun, paused: watch::Receiver<bool>) -> BoxFuture<'_, SubagentEnd> {
         Box::pin(async move {
             match self.0.get() {
-                Some(turns) => turns.run(run, stop, paused).await,
+                Some(agent) => run_turn(agent, run, paused).await,
                 None => failed("no agent is there to do it"),
             }
         })
     }
 }
 
-impl Turns {
-    async fn run(
-        &self,
-        run: SubagentRun,
-        stop: CancellationToken,
-        paused: watch::Receiver<bool>,
-    ) -> SubagentEnd {
-        let Some(scope) = self.scope(&run, stop) else {
-            return failed("its id is no name of a session");
+async fn run_turn(agent: &Agent, run: SubagentRun, paused: watch::Receiver<bool>) -> SubagentEnd {
+    let model = Pausable { model: Arc::clone(agent.model()), paused };
+    let agent = agent.with_model(Arc::new(model));
+    let said = Said { text: text_of(&run), id: Some(run.id.clone()) };
+    loop {
+        let scope = Arc::clone(&run.scope);
+        let context = TurnContext { scope, asker: Asker::none(), on_event: &|_| {} };
+        let report = match agent.say(context, said.clone()).await {
+            // The process had it that was lost.
+            Err(Error::Busy(_)) => {
+                tokio::time::sleep(SESSION_BACKOFF).await;
+                continue;
+            }
+            Err(error) => return failed(&error.to_string()),
+            Ok(report) => report,
         };
-        let model = Pausable { model: Arc::clone(self.agent.model()), paused };
-        let agent = self.agent.with_model(Arc::new(model));
-        let said = Said { text: text_of(&run), id: Some(run.id.clone()) };
-        loop {
-            let scope = Arc::clone(&scope);
-            let context = TurnContext { scope, asker: Asker::none(), on_event: &|_| {} };
-            let report = match agent.say(context, said.clone()).await {
-                // The process had it that was lost.
-                Err(Error::Busy(_)) => {
-                    tokio::time::sleep(SESSION_BACKOFF).await;
-                    continue;
-                }
-                Err(error) => return failed(&error.to_string()),
-                Ok(report) => report,
-            };
 
-            return match report.end.into_answer() {
-                Ok(text) => SubagentEnd::Completed { text },
-                Err(TurnEnd::Failed { reason }) => failed(&reason),
-                Err(_) => SubagentEnd::Cancelled { text: String::new() },
-            };
-        }
-    }
-
-    /// What it may see and do: as its caller's scope says, or, where the process was lost that had
-    /// that, as the policy says of the caller.
-    fn scope(&self, run: &SubagentRun, stop: CancellationToken) -> Option<Arc<Scope>> {
-        if let Some(scope) = &run.scope {
-            return Some(Arc::clone(scope));
-        }
-        let owner = run.owner.clone();
-        let scope = Scope::new(Door::Turn, owner.principal, owner.agent)
-            .with_session(Some(subagent_session(&run.id)?))
-            .with_view(subagent_view(&View::all()));
-        let budget = run.budget_within(self.invoker.run_limits(&scope));
-        Some(Arc::new(Scope { budget, depth: run.depth, cancelled: stop, ..scope }))
+        return match report.end.into_answer() {
+            Ok(text) => SubagentEnd::Completed { text },
+            Err(TurnEnd::Failed { reason }) => failed(&reason),
+            Err(_) => SubagentEnd::Cancelled { text: String::new() },
+        };
     }
 }
 

@@ -5,14 +5,15 @@ use std::time::Duration;
 use toolbus_policy::SessionOwner;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
-use toolbus_store::{Error as StoreError, LazyStore, Transaction};
+use toolbus_store::{Error as StoreError, JsonColumn, LazyStore, OwnerId, Transaction};
+use toolbus_tools::Lineage;
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::config::ms;
 use crate::event::TaskChange;
 use crate::http_caller::SENT_NEW;
 use crate::tables::CHANGES;
-use crate::{A2aConfig, Error};
+use crate::{A2aConfig, Error, TaskLineage};
 
 const OPEN: &str = "open";
 const ENDED: &str = "ended";
@@ -27,6 +28,8 @@ pub(crate) struct NewAsked {
     pub(crate) target: String,
     pub(crate) skill: String,
     pub(crate) timeout_ms: i64,
+    /// What turns inherit that are begun to tell of it.
+    pub(crate) lineage: Lineage,
     /// What is sent over HTTP.
     pub(crate) over_http: Option<NewSent>,
 }
@@ -34,7 +37,7 @@ pub(crate) struct NewAsked {
 /// What is sent over HTTP, by whichever process has it.
 pub(crate) struct NewSent {
     pub(crate) message: String,
-    pub(crate) depth: u8,
+    pub(crate) lineage: TaskLineage,
 }
 
 /// A task for another agent.
@@ -52,6 +55,8 @@ pub(crate) struct AskedRow {
     pub(crate) ended_ms: Option<i64>,
     pub(crate) has_event: bool,
     pub(crate) telling_until_ms: i64,
+    /// `None`: it cannot be read, so no turn is begun to tell of the task.
+    pub(crate) lineage: Option<Lineage>,
 }
 
 /// What became of an answer.
@@ -88,7 +93,7 @@ pub(crate) struct AskedTasks {
 }
 
 const COLUMNS: &str = "id, agent, owner, session, target, skill, holder, state, created_ms, \
-     deadline_ms, cancel_ms, ended_ms, telling_until_ms, \
+     deadline_ms, cancel_ms, ended_ms, telling_until_ms, lineage, \
      CASE WHEN event = '' THEN 0 ELSE 1 END AS has_event";
 
 impl AskedTasks {
@@ -104,14 +109,14 @@ impl AskedTasks {
         let written = store
             .write(move |transaction| {
                 Box::pin(async move {
-                    let owner = new.owner.key();
+                    let owner = OwnerId::new(new.owner.key());
                     let row = sqlx::query(
                         "SELECT CAST(COALESCE(SUM(CASE WHEN owner = $2 THEN 1 ELSE 0 END), 0)
                                 AS BIGINT) AS of_owner, COUNT(*) AS of_agent
                          FROM a2a_asked WHERE agent = $1",
                     )
                     .bind(&agent)
-                    .bind(&owner)
+                    .bind(owner.clone())
                     .fetch_one(transaction.connection())
                     .await?;
                     let of_owner: i64 = row.try_get("of_owner")?;
@@ -127,8 +132,8 @@ impl AskedTasks {
                     sqlx::query(
                         "INSERT INTO a2a_asked
                          (id, agent, owner, session, target, skill, holder, state, created_ms,
-                          deadline_ms, event, teller, telling_until_ms)
-                         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', '', 0)",
+                          deadline_ms, lineage, event, teller, telling_until_ms)
+                         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, '', '', 0)",
                     )
                     .bind(&new.id)
                     .bind(&agent)
@@ -140,6 +145,7 @@ impl AskedTasks {
                     .bind(OPEN)
                     .bind(now)
                     .bind(now.saturating_add(new.timeout_ms))
+                    .bind(JsonColumn(new.lineage.clone()))
                     .execute(transaction.connection())
                     .await?;
                     if let Some(sent) = &new.over_http {
@@ -206,7 +212,7 @@ impl AskedTasks {
         let row = sqlx::query(sqlx::AssertSqlSafe(text))
             .bind(id)
             .bind(self.agent.as_str())
-            .bind(owner.key())
+            .bind(OwnerId::new(owner.key()))
             .bind(OPEN)
             .fetch_optional(self.store.open().await?.readers())
             .await?;
@@ -227,6 +233,7 @@ impl AskedTasks {
             .try_get::<i64, _>("has_event")
             .or_else(|_| row.try_get::<i32, _>("has_event").map(i64::from))?;
 
+        let lineage = JsonColumn::read(row, "lineage", &id)?;
         Ok(Some(AskedRow {
             id,
             owner,
@@ -240,6 +247,7 @@ impl AskedTasks {
             ended_ms: row.try_get("ended_ms")?,
             has_event: has_event != 0,
             telling_until_ms: row.try_get("telling_until_ms")?,
+            lineage,
         }))
     }
 
@@ -446,6 +454,7 @@ impl AskedRow {
             ended_ms: None,
             has_event: false,
             telling_until_ms: 0,
+            lineage: Some(new.lineage),
         }
     }
 
@@ -472,15 +481,17 @@ async fn insert_sent(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO a2a_sent
-         (id, agent, state, message, depth, url, version, remote_id, holder, lease_until_ms)
-         VALUES ($1, $2, $3, $4, $5, '', '', '', '', 0)",
+         (id, agent, state, message, depth, doors, url, version, remote_id, holder,
+          lease_until_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, '', '', '', '', 0)",
     )
     .bind(&new.id)
     .bind(agent)
     .bind(SENT_NEW)
     // Databases do not keep the character zero.
     .bind(sent.message.replace('\0', "\u{fffd}"))
-    .bind(i64::from(sent.depth))
+    .bind(i64::from(sent.lineage.depth))
+    .bind(JsonColumn(sent.lineage.doors))
     .execute(transaction.connection())
     .await?;
     Ok(())

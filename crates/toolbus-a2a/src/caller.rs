@@ -241,6 +241,7 @@ fn event_of(row: &AskedRow, what: TaskChange) -> TaskEvent {
         skill: row.skill.clone(),
         what,
         kept_at: None,
+        lineage: row.lineage.clone(),
     }
 }
 

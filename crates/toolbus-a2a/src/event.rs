@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use toolbus_policy::SessionOwner;
+use toolbus_tools::Lineage;
 use toolbus_wire::message::a2a::{
     AgentArtifact, AgentMessage, AgentMessagePart, AgentTaskError, AgentTaskResult, AgentTaskState,
 };
@@ -27,6 +28,8 @@ pub struct TaskEvent {
     pub what: TaskChange,
     /// The key of working memory that the text of the result is kept under.
     pub kept_at: Option<String>,
+    /// What a turn inherits that is begun to tell it. `None`: no turn may be begun.
+    pub lineage: Option<Lineage>,
 }
 
 /// What happened to a task.

@@ -6,18 +6,18 @@
 
 use std::sync::Arc;
 
-use toolbus_policy::{parse_principal, principal_text};
+use toolbus_policy::{owner_text, parse_owner};
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
-use toolbus_store::{Error as StoreError, Transaction};
+use toolbus_store::{Error as StoreError, JsonColumn, Transaction};
 use toolbus_tools::Principal;
 use toolbus_wire::message::a2a::{AgentTaskError, AgentTaskResult, AgentTaskState};
 use toolbus_wire::{Message as _, json};
 
-use crate::Error;
 use crate::metrics::{Outcome, Transport};
 use crate::received::{Answer, ENDED, RUNNING, ReceivedTasks, TaskKey};
 use crate::tables::HTTP_CHANGES;
+use crate::{Error, TaskLineage};
 
 /// What the names of callers over HTTP begin with.
 const HTTP_CALLER: &str = "http:";
@@ -27,7 +27,7 @@ const COLUMNS: &str = "caller, id, context, state, begun, received_ms, ended_ms,
 
 /// The caller of a client over HTTP.
 pub(crate) fn caller_of(client: &Principal) -> String {
-    format!("{HTTP_CALLER}{}", principal_text(client))
+    format!("{HTTP_CALLER}{}", owner_text(client))
 }
 
 /// Whether a caller is a client over HTTP.
@@ -37,7 +37,7 @@ pub(crate) fn is_http(caller: &str) -> bool {
 
 /// The client that a caller is.
 pub(crate) fn client_of(caller: &str) -> Option<Principal> {
-    parse_principal(caller.strip_prefix(HTTP_CALLER)?).ok()
+    parse_owner(caller.strip_prefix(HTTP_CALLER)?).ok()
 }
 
 /// A task that a client sends.
@@ -49,7 +49,7 @@ pub(crate) struct NewEntry {
     pub(crate) context_id: Option<String>,
     /// The one that the task has where the client names none.
     pub(crate) new_context_id: String,
-    pub(crate) depth: u8,
+    pub(crate) lineage: TaskLineage,
     pub(crate) timeout_ms: i64,
     /// The request as the work is given it.
     pub(crate) request: String,
@@ -136,9 +136,9 @@ impl ReceivedTasks {
                 sqlx::query(
                     "INSERT INTO a2a_tasks
                      (agent, caller, id, state, holder, lease_until_ms, begun, received_ms,
-                      deadline_ms, reply_to, depth, request, context, message_id, answer_type,
-                      answer)
-                     VALUES ($1, $2, $3, $4, '', 0, 0, $5, $6, '', $7, $8, $9, $10, '', '')
+                      deadline_ms, reply_to, depth, doors, request, context, message_id,
+                      answer_type, answer)
+                     VALUES ($1, $2, $3, $4, '', 0, 0, $5, $6, '', $7, $8, $9, $10, $11, '', '')
                      ON CONFLICT DO NOTHING",
                 )
                 .bind(this.agent.as_str())
@@ -147,7 +147,8 @@ impl ReceivedTasks {
                 .bind(RUNNING)
                 .bind(now)
                 .bind(now.saturating_add(new.timeout_ms))
-                .bind(i64::from(new.depth))
+                .bind(i64::from(new.lineage.depth))
+                .bind(JsonColumn(new.lineage.doors))
                 .bind(new.request)
                 .bind(context_id)
                 .bind(new.message_id)
@@ -191,7 +192,7 @@ impl ReceivedTasks {
                     "UPDATE a2a_tasks SET state = $5, holder = '', lease_until_ms = 0, begun = 0,
                             received_ms = $6, deadline_ms = $7, cancel_ms = NULL, ended_ms = NULL,
                             answered_ms = NULL, end_state = NULL, request = $8, depth = $9,
-                            message_id = $10, answer_type = '', answer = ''
+                            doors = $12, message_id = $10, answer_type = '', answer = ''
                      WHERE agent = $1 AND caller = $2 AND id = $3 AND message_id = $4
                            AND state = $11",
                 )
@@ -203,9 +204,10 @@ impl ReceivedTasks {
                 .bind(now)
                 .bind(now.saturating_add(new.timeout_ms))
                 .bind(new.request)
-                .bind(i64::from(new.depth))
+                .bind(i64::from(new.lineage.depth))
                 .bind(new.message_id)
                 .bind(ENDED)
+                .bind(JsonColumn(new.lineage.doors))
                 .execute(transaction.connection())
                 .await?;
                 transaction.notify(HTTP_CHANGES);

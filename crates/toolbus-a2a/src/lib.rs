@@ -74,6 +74,7 @@ mod protocol;
 mod publish;
 mod received;
 mod tables;
+mod task_lineage;
 mod tasks;
 mod texts;
 mod tools;
@@ -92,6 +93,7 @@ pub use intake::TaskIntake;
 pub use ports::{DoTask, KeepResult, OnTask, ResultText, Task, TaskEnd, TaskProgress, Told};
 pub use presence::{Presence, PresenceDeps};
 pub use tables::MIGRATIONS;
+pub use task_lineage::TaskLineage;
 pub use tasks::{
     CancelAsked, Dispatched, MESSAGE_BYTES_MAX, NewTask, SKILL_BYTES_MAX, Tasks, TasksDeps,
 };

@@ -8,7 +8,7 @@ use toolbus_policy::SessionOwner;
 use toolbus_tools::Principal;
 use toolbus_wire::message::a2a::{AgentArtifact, AgentErrorCode, AgentTaskRequest};
 
-use crate::TaskEvent;
+use crate::{TaskEvent, TaskLineage};
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +58,8 @@ pub struct Task {
     pub caller: String,
     /// The client that asks over HTTP, known by its token where clients have any.
     pub client: Option<Principal>,
-    /// How many agents and scopes it has come through. The scope of the work has a depth of at
-    /// least one more.
-    pub depth: u8,
+    /// What it came through at the agents before.
+    pub lineage: TaskLineage,
     /// Whether another process has begun it and was lost. Who cannot go on with it where it was
     /// lets it fail: it is not to be done twice.
     pub is_resumed: bool,

@@ -23,6 +23,8 @@ pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";
 pub(crate) const VERSION_HEADER: &str = "a2a-version";
 /// Toolbus extension: how many agents and scopes a task has come through.
 pub(crate) const HTTP_DEPTH_HEADER: &str = "toolbus-agent-depth";
+/// Toolbus extension: the doors that a task came through at the agents before, as on the bus.
+pub(crate) const HTTP_DOORS_HEADER: &str = "toolbus-agent-doors";
 /// The member of a message's metadata that names the skill which is asked for.
 pub(crate) const SKILL_METADATA: &str = "skill";
 

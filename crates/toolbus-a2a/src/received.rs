@@ -2,14 +2,14 @@
 
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
-use toolbus_store::{LazyStore, Transaction};
+use toolbus_store::{JsonColumn, LazyStore, Transaction};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::config::ms;
 use crate::http_rows::is_http;
 use crate::metrics::{Direction, EndedTask, Outcome, TaskMetrics, Transport};
 use crate::tables::{CHANGES, HTTP_CHANGES};
-use crate::{A2aConfig, Error};
+use crate::{A2aConfig, Error, TaskLineage};
 
 pub(crate) const RUNNING: &str = "running";
 pub(crate) const ENDED: &str = "ended";
@@ -26,7 +26,7 @@ pub(crate) struct TaskKey {
 pub(crate) struct NewReceived {
     pub(crate) key: TaskKey,
     pub(crate) reply_to: String,
-    pub(crate) depth: u8,
+    pub(crate) lineage: TaskLineage,
     pub(crate) context_id: Option<String>,
     pub(crate) timeout_ms: i64,
     /// The body of the request.
@@ -117,8 +117,8 @@ impl ReceivedTasks {
                 let inserted = sqlx::query(
                     "INSERT INTO a2a_tasks
                      (agent, caller, id, state, holder, lease_until_ms, begun, received_ms,
-                      deadline_ms, reply_to, depth, request, context, answer_type, answer)
-                     VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9, $10, $11, $12, '', '')
+                      deadline_ms, reply_to, depth, doors, request, context, answer_type, answer)
+                     VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9, $10, $11, $12, $13, '', '')
                      ON CONFLICT DO NOTHING",
                 )
                 .bind(this.agent.as_str())
@@ -130,7 +130,8 @@ impl ReceivedTasks {
                 .bind(now)
                 .bind(now.saturating_add(new.timeout_ms))
                 .bind(new.reply_to)
-                .bind(i64::from(new.depth))
+                .bind(i64::from(new.lineage.depth))
+                .bind(JsonColumn(new.lineage.doors))
                 .bind(new.request)
                 .bind(new.context_id.map(|context| context.replace('\0', "\u{fffd}")))
                 .execute(transaction.connection())
@@ -373,7 +374,7 @@ impl ReceivedTasks {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
                 let row = sqlx::query(
-                    "SELECT caller, id, context, reply_to, depth, request, deadline_ms, begun
+                    "SELECT caller, id, context, reply_to, depth, doors, request, deadline_ms, begun
                      FROM a2a_tasks
                      WHERE agent = $1 AND state = $2 AND lease_until_ms <= $3
                      ORDER BY received_ms LIMIT 1",
@@ -411,12 +412,11 @@ impl ReceivedTasks {
                 }
 
                 let deadline_ms: i64 = row.try_get("deadline_ms")?;
-                let depth: i64 = row.try_get("depth")?;
                 let new = NewReceived {
                     context_id: row.try_get("context")?,
                     key,
                     reply_to: row.try_get("reply_to")?,
-                    depth: u8::try_from(depth).unwrap_or(u8::MAX),
+                    lineage: TaskLineage::read_row(&row)?,
                     timeout_ms: deadline_ms.saturating_sub(now),
                     request: row.try_get("request")?,
                 };

@@ -37,6 +37,14 @@ pub const MIGRATIONS: Migrations = Migrations {
                   );
                   CREATE INDEX a2a_sent_agent ON a2a_sent (agent)",
         },
+        // What turns inherit that are begun to tell of a task, a `Lineage` in JSON; and the doors
+        // that tasks came through.
+        Migration {
+            version: 3,
+            sql: "ALTER TABLE a2a_asked ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
+                  ALTER TABLE a2a_sent ADD COLUMN doors TEXT NOT NULL DEFAULT '[]';
+                  ALTER TABLE a2a_tasks ADD COLUMN doors TEXT NOT NULL DEFAULT '[]'",
+        },
     ],
 };
 

@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use toolbus_bus::{Bus, Envelope, PublishError};
 use toolbus_policy::SessionOwner;
 use toolbus_store::LazyStore;
-use toolbus_tools::scope::DEPTH_MAX;
+use toolbus_tools::{Lineage, Scope};
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::a2a::{
-    AgentMessage, AgentTaskCancelRequest, AgentTaskRequest, DEPTH_HEADER, ROLE_USER,
+    AgentMessage, AgentTaskCancelRequest, AgentTaskRequest, DEPTH_HEADER, DOORS_HEADER, ROLE_USER,
 };
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{header, topic};
@@ -21,7 +21,7 @@ use crate::asked::{AskedRow, AskedTasks, NewAsked, NewSent, Recorded};
 use crate::config::ms;
 use crate::event::TaskChange;
 use crate::metrics::{Direction, EndedTask, Outcome, TaskMetrics, Transport};
-use crate::{A2aConfig, Directory, Error, KeepResult, OnTask};
+use crate::{A2aConfig, Directory, Error, KeepResult, OnTask, TaskLineage};
 
 /// Longest message of a task, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 10;
@@ -88,8 +88,6 @@ pub struct NewTask {
     pub message: String,
     /// How long it may take. `None`: as the settings say.
     pub timeout: Option<Duration>,
-    /// How many scopes are above.
-    pub depth: u8,
 }
 
 /// A task that was sent.
@@ -180,7 +178,8 @@ impl Tasks {
     /// # Errors
     /// When it is not sent, for a reason that is for models, too. What may have been sent counts
     /// as sent.
-    pub async fn invoke(&self, owner: &SessionOwner, task: NewTask) -> Result<Dispatched, Error> {
+    pub async fn invoke(&self, scope: &Scope, task: NewTask) -> Result<Dispatched, Error> {
+        let owner = SessionOwner::of(scope).ok_or(Error::NoSession)?;
         let TasksDeps { bus, config, .. } = self.deps();
         let target = self.target(&task.target)?;
         let timeout = task.timeout.unwrap_or(config.timeout);
@@ -189,18 +188,18 @@ impl Tasks {
         }
         check_length("skill", &task.skill, SKILL_BYTES_MAX)?;
         check_length("message", &task.message, MESSAGE_BYTES_MAX)?;
-        let depth = task.depth.checked_add(1).filter(|depth| *depth <= DEPTH_MAX);
-        let depth = depth.ok_or(Error::TooDeep)?;
+        let lineage = TaskLineage::of(scope).ok_or(Error::TooDeep)?;
 
         let id = new_id();
         let is_over_http = self.is_over_http(target.as_str());
-        let sent = || NewSent { message: task.message.clone(), depth };
+        let sent = || NewSent { message: task.message.clone(), lineage };
         let new = NewAsked {
             id: id.clone(),
-            owner: owner.clone(),
+            owner,
             target: target.to_string(),
             skill: task.skill.replace('\0', "\u{fffd}"),
             timeout_ms: ms(timeout),
+            lineage: Lineage::of(scope),
             over_http: is_over_http.then(sent),
         };
         let row = self.rows().insert(new, config).await?;
@@ -222,7 +221,8 @@ impl Tasks {
             .envelope(Envelope::of(&request, self.deps().agent.as_str()), &id)
             .with_header(header::CONTENT_TRUST, TRUST)
             .with_header(header::TIMEOUT_MS, timeout.as_millis().to_string())
-            .with_header(DEPTH_HEADER, depth.to_string())
+            .with_header(DEPTH_HEADER, lineage.depth.to_string())
+            .with_header(DOORS_HEADER, lineage.doors.to_string())
             .with_expiry(timeout);
         match bus.publish(&topic::agent_task(&target), envelope).await {
             // It may be there, and if it is not, its time runs out.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use toolbus_policy::SessionOwner;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
@@ -152,16 +151,14 @@ impl Executor for A2aTool {
 
 impl A2aTool {
     async fn invoke(&self, call: &Invocation) -> Result<String, Error> {
-        let owner = SessionOwner::of(&call.scope).ok_or(Error::NoSession)?;
         let minutes = call.arguments.get("timeout_minutes").and_then(Value::as_u64);
         let task = NewTask {
             target: text(&call.arguments, "agent_name").to_owned(),
             skill: text(&call.arguments, "skill").to_owned(),
             message: text(&call.arguments, "message").to_owned(),
             timeout: minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60))),
-            depth: call.scope.depth,
         };
-        let sent = self.tasks.invoke(&owner, task).await?;
+        let sent = self.tasks.invoke(&call.scope, task).await?;
         Ok(texts::describe_dispatched(sent.target.as_str(), &sent.task_id))
     }
 }

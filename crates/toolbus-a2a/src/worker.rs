@@ -24,10 +24,9 @@ use toolbus_bus::{
 use toolbus_store::LazyStore;
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::ID_BYTES_MAX;
-use toolbus_tools::scope::DEPTH_MAX;
 use toolbus_wire::message::a2a::{
     AgentErrorCode, AgentTaskCancelRequest, AgentTaskError, AgentTaskRequest, DEPTH_HEADER,
-    task_id_of_malformed,
+    DOORS_HEADER, task_id_of_malformed,
 };
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Topic, TraceContext, header, json, message, queue, topic};
@@ -41,7 +40,7 @@ use crate::metrics::{Outcome, TaskMetrics};
 use crate::publish::{BusProgress, publish_again};
 use crate::received::{Answer, Begun, CancelNoted, Hold, NewReceived, ReceivedTasks, TaskKey};
 use crate::tables::CHANGES;
-use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskIntake, TaskProgress};
+use crate::{A2aConfig, DoTask, Error, Task, TaskEnd, TaskIntake, TaskLineage, TaskProgress};
 
 /// Largest request that is taken, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -291,9 +290,9 @@ impl Inner {
             let text = envelope.headers.get(name);
             text.and_then(|text| text.trim().parse::<u64>().ok())
         };
-        let depth = number(DEPTH_HEADER).unwrap_or_default();
-        let depth = u8::try_from(depth).ok().filter(|depth| *depth <= DEPTH_MAX);
-        let depth = depth.ok_or_else(|| Refusal::invalid("tasks are nested too deep"))?;
+        let text = |name| envelope.headers.get(name);
+        let lineage = TaskLineage::read(text(DEPTH_HEADER), text(DOORS_HEADER));
+        let lineage = lineage.map_err(|error| Refusal::invalid(error.to_string()))?;
         let asked = number(header::TIMEOUT_MS).map(Duration::from_millis);
         let limits = [asked, envelope.expires_after].into_iter().flatten();
         let timeout = limits.fold(self.deps.config.task_timeout, Duration::min);
@@ -301,7 +300,7 @@ impl Inner {
         Ok(NewReceived {
             key: TaskKey { caller: envelope.source.clone(), id: request.task_id.clone() },
             reply_to: envelope.reply_to.as_ref().map_or("", Topic::as_str).replace('\0', ""),
-            depth,
+            lineage,
             context_id: request.context_id.clone(),
             timeout_ms: ms(timeout),
             request: body_of(&request),
@@ -431,7 +430,7 @@ impl Inner {
             request,
             caller: new.key.caller.clone(),
             client: client_of(&new.key.caller),
-            depth: new.depth,
+            lineage: new.lineage,
             is_resumed: begun > 1,
             timeout,
         };

@@ -18,10 +18,11 @@ use toolbus_models::error::{ErrorKind, ModelError};
 use toolbus_models::message::{CallArguments, ModelCall, ToolResult};
 use toolbus_models::model::{Model, ModelEvent};
 use toolbus_models::request::ModelRequest;
+use toolbus_policy::SessionOwner;
 use toolbus_tools::call::{Arguments, Call, Outcome, Output};
-use toolbus_tools::id::{SessionId, ToolName};
+use toolbus_tools::id::{RunId, SessionId, ToolName};
 use toolbus_tools::scope::DoorSet;
-use toolbus_tools::{CallError, Door, Invoker, Principal, Scope};
+use toolbus_tools::{Budget, CallError, Door, Invoker, Lineage, Principal, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
 use tracing::Instrument as _;
@@ -29,6 +30,7 @@ use tracing::Instrument as _;
 use crate::context::ContextBuilder;
 use crate::conversation::{ANSWERS_BREAK, Effect, Event, TurnEnd};
 use crate::notices::{Inbox, Notice, Noticed, Posted, TurnsUnderWay};
+use crate::runs::{RunWork, Runs};
 use crate::sessions::{
     EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions, is_inner,
 };
@@ -40,6 +42,7 @@ pub struct Agent {
     deps: Arc<AgentDeps>,
     people: PeopleServed,
     turns: TurnsUnderWay,
+    runs: Runs,
 }
 
 /// How many turns of people are under way, by who they are.
@@ -162,6 +165,7 @@ impl Agent {
     #[must_use]
     pub fn new(deps: AgentDeps) -> Self {
         Self {
+            runs: Runs::new(deps.sessions.store().clone()),
             deps: Arc::new(deps),
             people: PeopleServed::default(),
             turns: TurnsUnderWay::default(),
@@ -318,21 +322,81 @@ impl Agent {
         self.deps.invoker.begin_run(scope.with_session(Some(session)))
     }
 
+    /// Restores the scope that work was begun in, for turns in the session of its owner: it sees,
+    /// reaches and spends no more than that. All work of a run spends of one account.
+    ///
+    /// # Errors
+    /// When no scope has such a lineage, or the state cannot be read.
+    pub async fn restore_scope(
+        &self,
+        lineage: &Lineage,
+        owner: SessionOwner,
+    ) -> Result<Scope, Error> {
+        let account = self.runs.account(lineage).await?;
+        let SessionOwner { agent, principal, session } = owner;
+        Ok(lineage.clone().restore(principal, agent, Some(session), account)?)
+    }
+
+    /// Creates the scope of a run that begins now, of work that was begun in another run: it sees
+    /// and reaches no more than that one, came through its doors and this one, and has a budget of
+    /// its own.
+    ///
+    /// # Errors
+    /// When no scope has such a lineage.
+    pub fn begin_scope(
+        &self,
+        lineage: &Lineage,
+        door: Door,
+        owner: SessionOwner,
+    ) -> Result<Scope, Error> {
+        let SessionOwner { agent, principal, session } = owner;
+        let lineage = lineage.clone().for_new_runs();
+        let scope = lineage.restore(principal, agent, Some(session), Budget::unlimited())?;
+        let scope = Scope { door, run: RunId::random(), ..scope };
+        Ok(self.deps.invoker.begin_run(scope.through(DoorSet::of(&[door]))))
+    }
+
+    /// Counts a turn that a notice begins in the run of this lineage. Returns false if the run has
+    /// had its last one; such a notice is for [`note`](Agent::note).
+    ///
+    /// # Errors
+    /// When the state cannot be written.
+    pub async fn may_begin_notice_turn(&self, lineage: &Lineage) -> Result<bool, Error> {
+        let max = self.deps.sessions.limits().notice_turns_max;
+        Ok(self.runs.count_notice_turn(lineage.run(), max).await?)
+    }
+
     async fn open_turn<'a>(&'a self, context: &'a TurnContext<'a>) -> Result<Turn<'a>, Error> {
         let at = SessionRef::of(&context.scope)?;
         let session = self.deps.sessions.open(&at).await?;
         let inbox = self.turns.begin(at);
-        let (usage, exhausted) = (TokenUsage::default(), None);
-        Ok(Turn { deps: &self.deps, context, session, inbox, usage, exhausted })
+        let work = self.runs.begin(&context.scope);
+        Ok(Turn {
+            deps: &self.deps,
+            runs: &self.runs,
+            context,
+            scope: Arc::clone(&context.scope),
+            session,
+            inbox,
+            work: vec![work],
+            usage: TokenUsage::default(),
+            exhausted: None,
+        })
     }
 }
 
 /// A turn that is under way.
 struct Turn<'a> {
     deps: &'a AgentDeps,
+    runs: &'a Runs,
     context: &'a TurnContext<'a>,
+    /// The scope of the turn: that of the context, or the one that an interrupted turn was begun
+    /// in.
+    scope: Arc<Scope>,
     session: OpenSession,
     inbox: Inbox,
+    /// The runs that it works for.
+    work: Vec<RunWork>,
     usage: TokenUsage,
     /// Why no more is asked of the model.
     exhausted: Option<String>,
@@ -354,9 +418,12 @@ struct CallEnd {
 impl<'a> Turn<'a> {
     /// Lets the session go. Notices that come from here on are not this turn's.
     async fn close(self) {
-        let Self { session, inbox, .. } = self;
+        let Self { session, inbox, work, .. } = self;
         drop(inbox);
         session.close().await;
+        for work in work {
+            work.end().await;
+        }
     }
 
     async fn say(&mut self, said: Said, hint: Option<String>) -> Result<TurnReport, Error> {
@@ -371,7 +438,8 @@ impl<'a> Turn<'a> {
 
         self.usage = TokenUsage::default();
         let Said { text, id } = said;
-        let effects = self.session.record(Event::Said { text, hint, id }).await?;
+        let lineage = Some(Lineage::of(&self.scope));
+        let effects = self.session.record(Event::Said { text, hint, id, lineage }).await?;
         self.session.leave_with_turn();
         self.run(effects).await
     }
@@ -397,7 +465,31 @@ impl<'a> Turn<'a> {
             let event = Event::CallEnded { result, timed_out: false };
             effects.extend(self.session.record(event).await?);
         }
-        self.run(effects).await.map(Some)
+
+        let scope = self.scope_begun_in().await?;
+        let own = std::mem::replace(&mut self.scope, scope);
+        let ended = self.run(effects).await;
+        self.scope = own;
+        ended.map(Some)
+    }
+
+    /// The scope that the interrupted turn was begun in. Whoever brings it to its end, it goes on
+    /// with that.
+    async fn scope_begun_in(&mut self) -> Result<Arc<Scope>, Error> {
+        let lineage = self.session.lineage().cloned();
+        // The same run goes on in a scope that was restored already.
+        let Some(lineage) = lineage.filter(|lineage| lineage.run() != self.scope.run.as_str())
+        else {
+            return Ok(Arc::clone(&self.scope));
+        };
+
+        let account = self.runs.account(&lineage).await?;
+        let Scope { principal, agent, session, cancelled, .. } = &*self.scope;
+        let (principal, agent, session) = (principal.clone(), agent.clone(), session.clone());
+        let scope = lineage.restore(principal, agent, session, account)?;
+        let scope = Scope { cancelled: cancelled.clone(), ..scope };
+        self.work.push(self.runs.begin(&scope));
+        Ok(Arc::new(scope))
     }
 
     async fn run(&mut self, effects: Vec<Effect>) -> Result<TurnReport, Error> {
@@ -405,7 +497,7 @@ impl<'a> Turn<'a> {
         let first = Instant::now() + LEASE_RENEW_INTERVAL;
         let mut renewing = interval_at(first.into(), LEASE_RENEW_INTERVAL);
         renewing.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let stop = self.context.scope.cancelled.child_token();
+        let stop = self.scope.cancelled.child_token();
         let mut effects = effects;
 
         loop {
@@ -442,7 +534,7 @@ impl<'a> Turn<'a> {
                     }
                     effects
                 }
-                () = self.context.scope.cancelled.cancelled() => self.session.record(Event::Cancelled).await?,
+                () = self.scope.cancelled.cancelled() => self.session.record(Event::Cancelled).await?,
                 Some(posted) = self.inbox.next() => self.take_notice(posted).await?,
                 _ = renewing.tick() => {
                     self.session.renew().await?;
@@ -468,11 +560,11 @@ impl<'a> Turn<'a> {
 
     /// Asks the model.
     fn ask(&self, with_tools: bool) -> BoxFuture<'a, Done> {
-        let (deps, context) = (self.deps, self.context);
+        let (deps, context, scope) = (self.deps, self.context, Arc::clone(&self.scope));
         let messages = self.session.conversation().messages().to_vec();
         async move {
             let request: ModelRequest =
-                deps.context.request(&deps.invoker, &context.scope, messages, with_tools);
+                deps.context.request(&deps.invoker, &scope, messages, with_tools);
             let mut tell = |event| (context.on_event)(TurnEvent::Model(event));
             Done::Answered(deps.model.complete(&request, &mut tell).await)
         }
@@ -481,7 +573,7 @@ impl<'a> Turn<'a> {
 
     /// Makes a call.
     fn call(&self, call: ModelCall, stop: &CancellationToken) -> BoxFuture<'a, Done> {
-        let (deps, context) = (self.deps, self.context);
+        let (deps, context, scope) = (self.deps, self.context, Arc::clone(&self.scope));
         let id = self.session.call_id(&call.id);
         let stop = stop.clone();
         async move {
@@ -496,7 +588,7 @@ impl<'a> Turn<'a> {
             let outcome = match ToolName::parse(&call.name) {
                 Ok(tool) => {
                     let arguments = Arguments::Value(arguments);
-                    let made = Call::new(&context.scope, id, tool, arguments)
+                    let made = Call::new(&scope, id, tool, arguments)
                         .with_cancelled(stop)
                         .with_asker(context.asker.clone());
                     deps.invoker.invoke(made).await
@@ -548,7 +640,7 @@ impl<'a> Turn<'a> {
         let is_first = self.usage == TokenUsage::default();
         let used = if is_first { usage.of_turn() } else { usage.of_request() };
         self.usage = self.usage.plus(usage);
-        if let Err(exceeded) = self.context.scope.budget.add_usage(used) {
+        if let Err(exceeded) = self.scope.budget.add_usage(used) {
             self.exhausted = Some(exceeded.to_string());
         }
     }

@@ -15,6 +15,7 @@ use toolbus_models::completion::{Completion, StopReason};
 use toolbus_models::message::{
     AssistantMessage, AssistantPart, CallArguments, Message, ModelCall, ToolResult,
 };
+use toolbus_tools::Lineage;
 
 use crate::history::History;
 
@@ -33,6 +34,8 @@ pub struct TurnLimits {
     pub trims_max: u32,
     /// Notices that a turn takes, and as many between two turns.
     pub notices_max: usize,
+    /// Turns of one run that notices begin. Later notices wait for the next turn of the session.
+    pub notice_turns_max: u32,
 }
 
 impl Default for TurnLimits {
@@ -44,6 +47,7 @@ impl Default for TurnLimits {
             continuations_max: 3,
             trims_max: 8,
             notices_max: 32,
+            notice_turns_max: 100,
         }
     }
 }
@@ -62,6 +66,9 @@ pub enum Event {
         /// The id of what is said, where it may come twice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
+        /// What the turn inherits, for the process that brings it to its end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lineage: Option<Lineage>,
     },
     /// Something happened beside the session. The model is told when it is asked next: before the
     /// turn ends, or in the next one.
@@ -266,7 +273,7 @@ impl Conversation {
     /// [`OutOfTurn`] when it cannot happen now.
     pub fn apply(&mut self, event: Event) -> Result<Vec<Effect>, OutOfTurn> {
         match event {
-            Event::Said { text, hint, id: _ } => self.begin(text, hint),
+            Event::Said { text, hint, id: _, lineage: _ } => self.begin(text, hint),
             Event::Noticed { id: _, text } => self.notice(text),
             Event::Rated { message: _, is_positive } => {
                 self.rating = Some(is_positive);

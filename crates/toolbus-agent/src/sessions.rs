@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Serialize;
-use toolbus_policy::principal_text;
+use toolbus_policy::owner_text;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{LazyStore, Lease, Migration, Migrations, Transaction};
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::{CallId, SessionId};
-use toolbus_tools::{Principal, Scope};
+use toolbus_tools::{Lineage, Principal, Scope};
 use toolbus_wire::name::AgentName;
 
 use crate::conversation::{Conversation, Effect, Event, OutOfTurn, TurnEnd, TurnLimits};
@@ -46,6 +46,20 @@ pub const MIGRATIONS: Migrations = Migrations {
             version: 2,
             sql: "ALTER TABLE agent_events ADD COLUMN at_ms BIGINT NOT NULL DEFAULT 0;
                   CREATE INDEX agent_sessions_session ON agent_sessions (session)",
+        },
+        // What runs have spent: see `runs`.
+        Migration {
+            version: 3,
+            sql: "CREATE TABLE agent_runs (
+                      run TEXT PRIMARY KEY,
+                      notice_turns BIGINT NOT NULL,
+                      calls BIGINT NOT NULL,
+                      turns BIGINT NOT NULL,
+                      tokens BIGINT NOT NULL,
+                      micro_usd BIGINT NOT NULL,
+                      changed_ms BIGINT NOT NULL
+                  );
+                  CREATE INDEX agent_runs_changed ON agent_runs (changed_ms)",
         },
     ],
 };
@@ -90,6 +104,9 @@ pub enum Error {
     /// The event cannot happen now.
     #[error(transparent)]
     OutOfTurn(#[from] OutOfTurn),
+    /// The work was begun in a scope that cannot be restored here.
+    #[error("the scope that the work was begun in cannot be restored: {0}")]
+    Lineage(#[from] toolbus_tools::id::Error),
     /// The store cannot be read or written.
     #[error("sessions cannot be kept: {0}")]
     Store(#[from] toolbus_store::Error),
@@ -179,6 +196,8 @@ struct Written {
     said: VecDeque<(String, Option<TurnEnd>)>,
     /// Whether the turn that is under way is that of the last id.
     of_last_said: bool,
+    /// The lineage of the last turn.
+    lineage: Option<Lineage>,
     /// The ids of notices.
     noticed: VecDeque<String>,
 }
@@ -186,7 +205,7 @@ struct Written {
 /// What of an event is remembered.
 enum Mark {
     Answer,
-    Said(Option<String>),
+    Said(Option<String>, Option<Lineage>),
     Noticed(String),
     Nothing,
 }
@@ -195,7 +214,7 @@ impl Mark {
     fn of(event: &Event) -> Self {
         match event {
             Event::Answered { .. } => Self::Answer,
-            Event::Said { id, .. } => Self::Said(id.clone()),
+            Event::Said { id, lineage, .. } => Self::Said(id.clone(), lineage.clone()),
             Event::Noticed { id, .. } => Self::Noticed(id.clone()),
             _ => Self::Nothing,
         }
@@ -208,7 +227,8 @@ impl Written {
         self.last = number;
         match mark {
             Mark::Answer => self.answer = number,
-            Mark::Said(id) => {
+            Mark::Said(id, lineage) => {
+                self.lineage = lineage;
                 self.of_last_said = id.is_some();
                 self.said.extend(id.map(|id| (id, None)));
                 if self.said.len() > SAID_MAX {
@@ -248,7 +268,7 @@ impl SessionRef {
     /// The session of this name that a principal has with an agent.
     #[must_use]
     pub fn new(agent: &AgentName, principal: &Principal, session: SessionId) -> Self {
-        Self { owner: owner_text(agent, principal), session }
+        Self { owner: session_owner_text(agent, principal), session }
     }
 
     /// The session of a scope.
@@ -266,6 +286,16 @@ impl Sessions {
     #[must_use]
     pub fn new(store: LazyStore, limits: TurnLimits, holder: impl Into<String>) -> Self {
         Self { store, limits, holder: holder.into() }
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &LazyStore {
+        &self.store
+    }
+
+    /// What turns may take.
+    pub(crate) fn limits(&self) -> &TurnLimits {
+        &self.limits
     }
 
     /// Opens a session, a new one or one that there is, and has it to itself until it
@@ -385,7 +415,7 @@ impl Sessions {
         beginning: &str,
         session: &SessionId,
     ) -> Result<Option<SessionRef>, Error> {
-        let begins = owner_text(agent, &Principal::claimed(beginning));
+        let begins = session_owner_text(agent, &Principal::claimed(beginning));
         // PostgreSQL's `substr` takes no longer integers.
         let length = i32::try_from(begins.chars().count()).unwrap_or(i32::MAX);
 
@@ -422,7 +452,7 @@ impl Sessions {
                    AND session NOT LIKE $4
              ORDER BY changed_ms DESC LIMIT 1",
         )
-        .bind(owner_text(agent, principal))
+        .bind(session_owner_text(agent, principal))
         .bind(schedules)
         .bind(subagents)
         .bind(agents)
@@ -505,6 +535,11 @@ impl OpenSession {
         written.await?;
         self.has_left |= leaves;
         Ok(effects)
+    }
+
+    /// The lineage of the last turn, if it was kept.
+    pub(crate) fn lineage(&self) -> Option<&Lineage> {
+        self.written.lineage.as_ref()
     }
 
     /// Has the event that ends the turn let the session go, too.
@@ -626,9 +661,9 @@ fn title_of(text: &str) -> String {
 
 /// Whose sessions they are: those of a principal with an agent.
 fn owner_of(scope: &Scope) -> String {
-    owner_text(&scope.agent, &scope.principal)
+    session_owner_text(&scope.agent, &scope.principal)
 }
 
-fn owner_text(agent: &AgentName, principal: &Principal) -> String {
-    format!("{agent}\n{}", principal_text(principal))
+fn session_owner_text(agent: &AgentName, principal: &Principal) -> String {
+    format!("{agent}\n{}", owner_text(principal))
 }

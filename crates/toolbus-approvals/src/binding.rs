@@ -133,7 +133,8 @@ impl BoundPrincipal {
         let proof = match &principal.proof {
             Proof::Claimed => "claimed".to_owned(),
             Proof::Broker { user } => format!("broker:{user}"),
-            Proof::Token { issuer } => format!("token:{issuer}"),
+            Proof::Token { issuer, id: None } => format!("token:{issuer}"),
+            Proof::Token { issuer, id: Some(id) } => format!("token:{issuer}#{id}"),
             Proof::Local => LOCAL.to_owned(),
             // Whatever comes to be known otherwise is told apart by its name, once it has one here.
             _ => "other".to_owned(),

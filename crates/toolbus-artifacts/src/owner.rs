@@ -1,6 +1,6 @@
 //! Whose an artifact is.
 
-use toolbus_policy::principal_text;
+use toolbus_policy::owner_text;
 use toolbus_tools::scope::Proof;
 use toolbus_tools::{ArtifactRef, Scope};
 
@@ -15,7 +15,7 @@ impl ArtifactOwner {
     /// Whose artifacts the calls of this scope make and read.
     #[must_use]
     pub fn of(scope: &Scope) -> Self {
-        let principal = principal_text(&scope.principal);
+        let principal = owner_text(&scope.principal);
         let session = match (&scope.session, &scope.principal.proof) {
             (Some(session), _) => format!("session {session}"),
             (None, Proof::Local) => "no session".to_owned(),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_artifacts::Artifacts;
 use toolbus_tools::call::{InnerCalls, Outcome, Output};
-use toolbus_tools::id::ToolName;
+use toolbus_tools::id::{ID_BYTES_MAX, ToolName};
 use toolbus_tools::observe::{ArgumentsDigest, CallStatus};
 use toolbus_tools::{ArtifactReach, CallError, Scope, Tool, ToolKind};
 use toolbus_wire::message::toolbus::ToolProgress;
@@ -34,6 +34,9 @@ use crate::uploads::{UploadTarget, Uploads};
 /// Answers that are kept, once they are given, for a worker that takes a script over: more than one
 /// has on their way.
 const ANSWERS_MAX: usize = 256;
+/// Most calls that a program is answered, made or refused. What it asks beyond is refused without a
+/// trace.
+const CALLS_ASKED_MAX: u64 = 10_000;
 /// Most bytes of an artifact in one answer.
 const READ_BYTES_MAX: u64 = 512 << 10;
 /// Most bytes of text or value in one answer, where nothing keeps it apart.
@@ -222,8 +225,13 @@ impl ChainSession {
         let digest = ArgumentsDigest::of(&arguments);
         let began = Instant::now();
         let number = self.0.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        if number > CALLS_ASKED_MAX {
+            let text = format!("the chain has asked for more than {CALLS_ASKED_MAX} calls");
+            return to_result(Err(CallError::new(ErrorCode::Denied, text)));
+        }
+        let shown = shorten_name(tool);
         self.0.deps.progress.send(ToolProgress {
-            message: Some(format!("calling {tool} ({number})")),
+            message: Some(format!("calling {shown} ({number})")),
             ..ToolProgress::default()
         });
 
@@ -234,7 +242,7 @@ impl ChainSession {
             status = CallStatus::Error;
             result["status"] = json!(status.as_str());
         }
-        let record = ChainCallRecord::new(tool, digest, status, began.elapsed());
+        let record = ChainCallRecord::new(shown, digest, status, began.elapsed());
         self.0.trace.lock().push(record);
         result
     }
@@ -242,7 +250,7 @@ impl ChainSession {
     async fn call_once(&self, tool: &str, arguments: Value, is_write: bool) -> (CallStatus, Value) {
         let deps = &self.0.deps;
         if deps.is_dry_run && is_write {
-            return (CallStatus::Ok, self.0.skipped.skip(tool, &arguments));
+            return (CallStatus::Ok, self.0.skipped.skip(shorten_name(tool), &arguments));
         }
         let journal = deps.journal.as_ref().filter(|_| is_write);
         let Some(journal) = journal else {
@@ -287,8 +295,14 @@ impl ChainSession {
 
     async fn invoke(&self, tool: &str, arguments: Value) -> Outcome {
         let deps = &self.0.deps;
-        let name = ToolName::parse(tool)
-            .map_err(|error| CallError::invalid_arguments(error.to_string()))?;
+        let name = match ToolName::parse(tool) {
+            Ok(name) => name,
+            Err(error) => {
+                // It counts like any other call that fails.
+                deps.scope.budget.charge_call()?;
+                return Err(CallError::invalid_arguments(error.to_string()));
+            }
+        };
         deps.calls.call_within(&deps.scope, name, arguments, deps.policy.call_timeout).await
     }
 
@@ -317,6 +331,11 @@ impl ChainSession {
             Err(error) => error_response("artifact", &error.to_string()),
         }
     }
+}
+
+/// The name of a tool as it is kept of a call: what a program gives as one may be of any length.
+fn shorten_name(tool: &str) -> &str {
+    &tool[..tool.floor_char_boundary(ID_BYTES_MAX)]
 }
 
 impl Answers {

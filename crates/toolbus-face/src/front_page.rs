@@ -64,7 +64,7 @@ impl FrontPage {
         let visitors = Visitors::new(ApiSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
             allowed_origins: settings.allowed_origins.clone(),
-            tokens: Vec::new(),
+            ..ApiSettings::default()
         });
         Self { deps, view: settings.view.clone(), visitors }
     }

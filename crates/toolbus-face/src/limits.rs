@@ -1,6 +1,6 @@
 //! The limits of the face that several of its parts keep.
 
-use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
+use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
 
 /// Most connections at once. A client has one for each call that runs, and one to listen.
 pub const CONNECTIONS_MAX: usize = 1_024;
@@ -13,3 +13,6 @@ pub(crate) const PARKED_CALLS_MAX: u16 = 256;
 pub(crate) const SESSIONS_MAX: usize = 256;
 /// Largest request body, in bytes: the largest arguments, escaped, and what is around them.
 pub(crate) const BODY_BYTES_MAX: usize = 2 * ARGUMENTS_BYTES_MAX;
+/// Most JSON values in a request body: those of the largest arguments, and what is around them. A
+/// value of two bytes takes a hundred bytes of memory.
+pub(crate) const BODY_VALUES_MAX: usize = ARGUMENTS_VALUES_MAX + 4_096;

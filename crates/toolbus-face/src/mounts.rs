@@ -21,13 +21,14 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
 use toolbus_telemetry::mcp::{Recorder, Transport};
 use toolbus_tools::View;
+use toolbus_wire::json::count_values;
 
 use crate::client_params::ClientParams;
 use crate::cors::{Cors, is_preflight};
 use crate::front_page::FrontPage;
 use crate::handler::Handler;
 use crate::instrumented::InstrumentedHandler;
-use crate::limits::{BODY_BYTES_MAX, SESSIONS_MAX};
+use crate::limits::{BODY_BYTES_MAX, BODY_VALUES_MAX, SESSIONS_MAX};
 use crate::offer::Offer;
 use crate::refusals::{SentRequest, nothing_here, refuse};
 use crate::session_limit::SessionLimit;
@@ -182,6 +183,10 @@ impl Mount {
             let line = format!("the body is longer than {BODY_BYTES_MAX} bytes, or broke off\n");
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, line);
         };
+        if count_values(&body) > BODY_VALUES_MAX {
+            let line = format!("the body has more than {BODY_VALUES_MAX} JSON values\n");
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, line);
+        }
 
         let slot = ResultSlot::default();
         head.extensions.insert(slot.clone());

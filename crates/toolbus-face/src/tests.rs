@@ -9,6 +9,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
 };
+use toolbus_testkit::memory::peak_bytes;
 use toolbus_tools::call::Invocation;
 use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::registry::{self, Provider};
@@ -249,6 +250,31 @@ async fn ask(face: &Face, path: &str, method: &str) -> Value {
 /// What it is answered to a call of this tool.
 async fn call(face: &Face, path: &str, tool: &str) -> Value {
     ask_with(face, path, "tools/call", json!({"name": tool, "arguments": {}})).await
+}
+
+/// A body of many small values is refused before it is read: read, each of them would take fifty
+/// times its bytes.
+#[tokio::test]
+async fn a_body_of_too_many_values_is_refused_in_little_memory() {
+    let face = face_seeing(View::all(), agent().await);
+    let zeros = "0,".repeat((limits::BODY_BYTES_MAX - 1_000) / 2);
+    let requests = ["initialize", "tools/call", "server/discover"].map(|method| {
+        let body = format!(
+            r#"{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": {{"x": [{zeros}0]}}}}"#
+        );
+        let request = Request::post("/mcp").header(HOST, "localhost");
+        let request = request.header(ACCEPT, "application/json, text/event-stream");
+        request.header(CONTENT_TYPE, "application/json").body(Body::from(body)).unwrap()
+    });
+    drop(zeros);
+
+    let before = peak_bytes();
+    for request in requests {
+        let response = face.router().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let grown = peak_bytes() - before;
+    assert!(grown <= 4 * limits::BODY_BYTES_MAX as u64, "{} MiB more", grown >> 20);
 }
 
 fn newer_request(path: &str, method: &str, mut params: Value) -> Request<Body> {

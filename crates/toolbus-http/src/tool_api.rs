@@ -9,6 +9,7 @@ mod access;
 mod answer;
 mod api_error;
 mod catalogue;
+mod clients;
 mod execution;
 mod fields;
 mod job_runner;
@@ -52,6 +53,7 @@ use webhooks::Webhooks;
 
 pub use access::Role;
 pub use api_error::{ApiErrorCode, ErrorBody};
+pub use clients::client_ids;
 pub use execution::EXECUTION_TIMEOUT_DEFAULT;
 pub use job_runner::{JobConfig, RESULT_BYTES_MAX};
 pub use keys::KEY_ISSUER;

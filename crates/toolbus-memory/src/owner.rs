@@ -1,6 +1,6 @@
 //! Whose memory it is.
 
-use toolbus_policy::principal_text;
+use toolbus_policy::owner_text;
 use toolbus_tools::Scope;
 
 /// Whose memory it is: a principal's with an agent. Sessions are within it.
@@ -12,7 +12,7 @@ impl MemoryOwner {
     #[must_use]
     pub fn of(scope: &Scope) -> Self {
         // No part has a line break in it.
-        Self(format!("{}\n{}", scope.agent, principal_text(&scope.principal)))
+        Self(format!("{}\n{}", scope.agent, owner_text(&scope.principal)))
     }
 
     /// As it is kept.

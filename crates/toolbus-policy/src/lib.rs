@@ -38,7 +38,7 @@ pub use budget::BUDGETS_MAX;
 pub use limit::{BUCKETS_MAX, RateLimit};
 pub use live::LivePolicy;
 pub use mistake::{Mistake, Mistakes};
-pub use principal::{PrincipalError, parse_principal, principal_text};
+pub use principal::{PrincipalError, owner_text, parse_owner, parse_principal, principal_text};
 pub use rule_set::RULES_MAX;
 pub use session_owner::SessionOwner;
 pub use settings::{

@@ -161,7 +161,7 @@ impl PrincipalIndex {
             Proof::Local => rules |= &self.local.matching(name),
             Proof::Claimed => rules |= &self.claimed.matching(name),
             Proof::Broker { user } => rules |= &self.broker.matching(user),
-            Proof::Token { issuer } => {
+            Proof::Token { issuer, .. } => {
                 if let Some(names) = self.issuers.get(&**issuer) {
                     rules |= &names.matching(name);
                 }

@@ -15,6 +15,9 @@ use toolbus_tools::scope::Proof;
 
 use crate::glob::{self, Glob, Symbol};
 
+/// What stands before the id of a token in the text of an owner.
+const ID_MARK: &str = "#";
+
 /// A pattern over principals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum PrincipalPattern {
@@ -88,7 +91,7 @@ impl PrincipalPattern {
                 name.matches(&principal.name)
             }
             (Self::Broker(glob), Proof::Broker { user }) => glob.matches(user),
-            (Self::Token { issuer, name }, Proof::Token { issuer: of }) => {
+            (Self::Token { issuer, name }, Proof::Token { issuer: of, .. }) => {
                 issuer.matches(of) && name.matches(&principal.name)
             }
             _ => false,
@@ -134,7 +137,8 @@ impl PrincipalPattern {
                 (user.clone(), Proof::Broker { user: user.into() })
             }
             Self::Token { issuer, name } => {
-                (name.sample(star), Proof::Token { issuer: issuer.sample(star).into() })
+                let issuer = issuer.sample(star).into();
+                (name.sample(star), Proof::Token { issuer, id: None })
             }
         };
         Some(Principal { name: name.into(), proof })
@@ -163,7 +167,7 @@ pub fn parse_principal(text: &str) -> Result<Principal, PrincipalError> {
         }
         _ => {
             let (issuer, name) = split_issuer(rest)?;
-            (read_name(name)?, Proof::Token { issuer: read_name(issuer)? })
+            (read_name(name)?, Proof::Token { issuer: read_name(issuer)?, id: None })
         }
     };
     Ok(Principal { name, proof })
@@ -175,7 +179,7 @@ pub fn principal_text(principal: &Principal) -> String {
     let mut text = format!("{}:", principal.proof.as_str());
     match &principal.proof {
         Proof::Broker { user } => push_escaped(&mut text, user, ""),
-        Proof::Token { issuer } => {
+        Proof::Token { issuer, .. } => {
             push_escaped(&mut text, issuer, "");
             text.push('/');
             push_escaped(&mut text, &principal.name, "/");
@@ -183,6 +187,37 @@ pub fn principal_text(principal: &Principal) -> String {
         _ => push_escaped(&mut text, &principal.name, ""),
     }
     text
+}
+
+/// The text of whoever owns a row: [`principal_text`], and the id of the token or client where it
+/// has one. Whoever gets the same name later owns nothing of it.
+#[must_use]
+pub fn owner_text(principal: &Principal) -> String {
+    let mut text = principal_text(principal);
+    if let Proof::Token { id, .. } = &principal.proof {
+        text = text.replace(ID_MARK, "%23");
+        if let Some(id) = id {
+            text.push_str(ID_MARK);
+            push_escaped(&mut text, id, ID_MARK);
+        }
+    }
+    text
+}
+
+/// Reads the owner of a row, as [`owner_text`] writes it.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_owner(text: &str) -> Result<Principal, PrincipalError> {
+    let is_of_token = text.starts_with("token:");
+    let Some((named, id)) = text.rsplit_once(ID_MARK).filter(|_| is_of_token) else {
+        return parse_principal(text);
+    };
+    let mut principal = parse_principal(named)?;
+    if let Proof::Token { id: known, .. } = &mut principal.proof {
+        *known = Some(read_name(id)?);
+    }
+    Ok(principal)
 }
 
 fn push_escaped(text: &mut String, name: &str, also: &str) {

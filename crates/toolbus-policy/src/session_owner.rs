@@ -4,7 +4,7 @@ use toolbus_tools::id::SessionId;
 use toolbus_tools::{Principal, Scope};
 use toolbus_wire::name::AgentName;
 
-use crate::principal::{parse_principal, principal_text};
+use crate::principal::{owner_text, parse_owner};
 
 /// Who has asked for something, and where what comes of it goes: a session of a principal with an
 /// agent.
@@ -29,13 +29,13 @@ impl SessionOwner {
     /// The principal, as rows have it beside the agent and the session.
     #[must_use]
     pub fn key(&self) -> String {
-        principal_text(&self.principal)
+        owner_text(&self.principal)
     }
 
     /// The owner that was kept so. `None`: it is none.
     #[must_use]
     pub fn read(agent: &AgentName, key: &str, session: &str) -> Option<Self> {
-        let principal = parse_principal(key).ok()?;
+        let principal = parse_owner(key).ok()?;
         let session = SessionId::parse(session).ok()?;
         Some(Self { agent: agent.clone(), principal, session })
     }

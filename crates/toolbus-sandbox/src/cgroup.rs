@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -19,6 +20,10 @@ use crate::config::Limits;
 use crate::nonce;
 
 const PREFIX: &str = "toolbus-sandbox";
+/// How often removing the last groups is tried when a service ends.
+const LAST_ATTEMPTS: usize = 20;
+/// Between two of these attempts.
+const LAST_ATTEMPTS_BACKOFF: Duration = Duration::from_millis(10);
 /// The sandbox's own processes, which the script's limit does not count.
 const SANDBOX_PROCESSES: u32 = 8;
 
@@ -125,9 +130,7 @@ impl CgroupHierarchy {
         let mut leftovers = self.leftovers.lock();
         leftovers.extend(group.folders().cloned());
         // The kernel may need a moment after the last process: the next call tries again.
-        leftovers.retain(|folder| {
-            fs::remove_dir(folder).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
-        });
+        remove_folders(&mut leftovers);
     }
 
     /// Removes orphaned groups: those of services that no longer run.
@@ -144,6 +147,27 @@ impl CgroupHierarchy {
             }
         }
     }
+}
+
+/// Removes what was left last, for which no next call comes.
+impl Drop for CgroupHierarchy {
+    fn drop(&mut self) {
+        let leftovers = self.leftovers.get_mut();
+        for _ in 0..LAST_ATTEMPTS {
+            remove_folders(leftovers);
+            if leftovers.is_empty() {
+                return;
+            }
+            std::thread::sleep(LAST_ATTEMPTS_BACKOFF);
+        }
+    }
+}
+
+/// Removes folders of groups, and keeps those in the list that cannot be removed yet.
+fn remove_folders(folders: &mut Vec<PathBuf>) {
+    folders.retain(|folder| {
+        fs::remove_dir(folder).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+    });
 }
 
 /// The files through which a thread enters a control group and leaves it again.

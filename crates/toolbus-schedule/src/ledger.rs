@@ -106,7 +106,7 @@ impl Ledger {
     /// The tasks that come after a place.
     pub(crate) async fn page(&self, after: &TaskKey) -> Result<Page, Error> {
         let text = format!(
-            "SELECT owner, id, {TASK_ROW_COLUMNS} FROM schedule_tasks
+            "SELECT id, {TASK_ROW_COLUMNS} FROM schedule_tasks
              WHERE agent = $1 AND (owner, id) > ($2, $3) ORDER BY owner, id LIMIT $4"
         );
         let rows = sqlx::query(AssertSqlSafe(text))

@@ -65,9 +65,9 @@ pub enum OccurrenceState {
 }
 
 /// The columns of an occurrence.
-pub(crate) const OCCURRENCE_COLUMNS: &str = "id, owner, task, generation, name, principal, cause, \
+pub(crate) const OCCURRENCE_COLUMNS: &str = "id, owner, task, generation, name, cause, \
      state, reason, due_ms, until_ms, fires, missed_before, attempts, retry_ms, fired_ms, \
-     started_ms, ended_ms, description";
+     started_ms, ended_ms, description, lineage";
 
 impl Cause {
     /// Its name.

@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
+use toolbus_tools::Lineage;
 
 use crate::{Cause, ScheduleOwner};
 
@@ -24,6 +25,9 @@ pub struct Fire {
     pub missed: u64,
     /// How often it was put off.
     pub attempts: u32,
+    /// What the run inherits: doors, view and artifacts of the scope that has scheduled the task.
+    /// `None`: it cannot be read, and nothing may be run.
+    pub lineage: Option<Lineage>,
 }
 
 /// How a run ended.

@@ -3,7 +3,8 @@
 use jiff::tz::TimeZone;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
-use toolbus_store::{Error, Transaction};
+use toolbus_store::{Error, JsonColumn, Transaction};
+use toolbus_tools::Lineage;
 use toolbus_wire::name::AgentName;
 use uuid::Uuid;
 
@@ -22,7 +23,7 @@ pub(crate) const TASK_CANCELLED: &str = "the task was cancelled";
 pub(crate) const TASK_REPLACED: &str = "the task was replaced";
 
 /// The columns of a [`TaskRow`].
-pub(crate) const TASK_ROW_COLUMNS: &str = "generation, name, principal, cron, zone, run_once, \
+pub(crate) const TASK_ROW_COLUMNS: &str = "generation, name, owner, cron, zone, run_once, \
      missed, missed_max, next_ms, accounted_ms";
 
 /// Longest reason that is kept, in characters.
@@ -57,6 +58,8 @@ pub(crate) struct OpenRow {
     pub(crate) missed_before: u64,
     pub(crate) attempts: u32,
     pub(crate) retry_ms: i64,
+    /// `None`: it cannot be read, so the occurrence fails.
+    pub(crate) lineage: Option<Lineage>,
 }
 
 /// How far a task is.
@@ -83,7 +86,7 @@ impl TaskRow {
     /// `None` where what is kept cannot be read: such a task does not fire, and can be cancelled.
     pub(crate) fn read(agent: &AgentName, row: &AnyRow) -> Result<Option<Self>, sqlx::Error> {
         let (name, cron): (String, String) = (row.try_get("name")?, row.try_get("cron")?);
-        let owner = ScheduleOwner::read(agent, row.try_get("principal")?);
+        let owner = ScheduleOwner::read(agent, &row.try_get("owner")?);
         let (Some(owner), Ok(cron)) = (owner, cron.parse()) else {
             tracing::debug!(name, cron, "a scheduled task cannot be read");
             return Ok(None);
@@ -126,12 +129,14 @@ impl TaskRow {
 
 impl OpenRow {
     pub(crate) fn read(agent: &AgentName, row: &AnyRow) -> Result<Option<Self>, sqlx::Error> {
-        let Some(owner) = ScheduleOwner::read(agent, row.try_get("principal")?) else {
+        let Some(owner) = ScheduleOwner::read(agent, &row.try_get("owner")?) else {
             return Ok(None);
         };
         let attempts: i64 = row.try_get("attempts")?;
+        let id: String = row.try_get("id")?;
         Ok(Some(Self {
-            id: row.try_get("id")?,
+            lineage: JsonColumn::read(row, "lineage", &id)?,
+            id,
             owner,
             generation: row.try_get("generation")?,
             name: row.try_get("name")?,
@@ -165,10 +170,11 @@ impl NewOccurrence<'_> {
 
         let inserted = sqlx::query(
             "INSERT INTO schedule_occurrences
-             (id, agent, owner, task, generation, name, principal, cause, state, reason, due_ms,
-              until_ms, fires, missed_before, attempts, retry_ms, fired_ms, ended_ms, description)
-             SELECT $1, agent, owner, id, generation, name, principal, $2, $3, $4, $5,
-                    $6, $7, $8, 0, 0, $9, $10, description
+             (id, agent, owner, task, generation, name, cause, state, reason, due_ms,
+              until_ms, fires, missed_before, attempts, retry_ms, fired_ms, ended_ms, description,
+              lineage)
+             SELECT $1, agent, owner, id, generation, name, $2, $3, $4, $5,
+                    $6, $7, $8, 0, 0, $9, $10, description, lineage
              FROM schedule_tasks WHERE generation = $11
              ON CONFLICT (generation, due_ms, cause) DO NOTHING",
         )
@@ -368,7 +374,7 @@ pub(crate) async fn forget_oldest(
              ORDER BY due_ms DESC, id LIMIT 1000 OFFSET $3)",
     )
     .bind(owner.agent.as_str())
-    .bind(owner.key())
+    .bind(owner.id())
     .bind(count(history_max))
     .execute(transaction.connection())
     .await?;

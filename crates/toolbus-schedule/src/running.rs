@@ -100,6 +100,7 @@ pub(crate) fn fire_of(row: &OpenRow) -> Fire {
         due_ms: row.due_ms,
         missed: row.missed_before,
         attempts: row.attempts,
+        lineage: row.lineage.clone(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jiff::tz::TimeZone;
 use tokio::sync::Notify;
 use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
-use toolbus_store::{LazyStore, Transaction};
+use toolbus_store::{JsonColumn, LazyStore, Transaction};
 use toolbus_wire::name::AgentName;
 use uuid::Uuid;
 
@@ -58,7 +58,6 @@ pub(crate) struct NamedZone {
 /// What is to be written of a task.
 struct Writing {
     owner: ScheduleOwner,
-    principal: String,
     id: String,
     name: String,
     description: String,
@@ -138,7 +137,6 @@ impl Schedules {
         };
         let writing = Writing {
             owner: owner.clone(),
-            principal: owner.kept_principal()?,
             id: id_of(&name),
             name,
             description: parse_description(&task.description)?,
@@ -177,7 +175,7 @@ impl Schedules {
         );
         let rows = sqlx::query(AssertSqlSafe(text))
             .bind(owner.agent.as_str())
-            .bind(owner.key())
+            .bind(owner.id())
             .fetch_all(self.0.store.open().await?.readers())
             .await?;
         rows.iter().map(|row| Task::read(&owner.agent, row)).collect()
@@ -205,7 +203,7 @@ impl Schedules {
     /// When it cannot be written.
     pub async fn cancel(&self, owner: &ScheduleOwner, name: &str) -> Result<Option<String>, Error> {
         let Ok(name) = parse_name(name) else { return Ok(None) };
-        let (agent, key, id) = (owner.agent.to_string(), owner.key(), id_of(&name));
+        let (agent, key, id) = (owner.agent.to_string(), owner.id(), id_of(&name));
 
         let store = self.0.store.open().await?;
         let cancelled = store
@@ -239,7 +237,7 @@ impl Schedules {
     /// [`Error::AlreadyAsked`] when it waits for such a run already, and when it cannot be written.
     pub async fn run_now(&self, owner: &ScheduleOwner, name: &str) -> Result<bool, Error> {
         let Ok(name) = parse_name(name) else { return Ok(false) };
-        let (agent, key, id) = (owner.agent.to_string(), owner.key(), id_of(&name));
+        let (agent, key, id) = (owner.agent.to_string(), owner.id(), id_of(&name));
 
         let store = self.0.store.open().await?;
         let asked = store
@@ -286,7 +284,7 @@ impl Schedules {
         );
         let rows = sqlx::query(AssertSqlSafe(text))
             .bind(owner.agent.as_str())
-            .bind(owner.key())
+            .bind(owner.id())
             .bind(name.map(id_of).unwrap_or_default())
             .bind(i64::from(max.min(HISTORY_LISTED_MAX)))
             .fetch_all(self.0.store.open().await?.readers())
@@ -339,7 +337,7 @@ impl Writing {
              FROM schedule_tasks WHERE agent = $1 AND NOT (owner = $2 AND id = $3)",
         )
         .bind(self.owner.agent.as_str())
-        .bind(self.owner.key())
+        .bind(self.owner.id())
         .bind(&self.id)
         .fetch_one(transaction.connection())
         .await?;
@@ -361,7 +359,7 @@ impl Writing {
              RETURNING generation",
         )
         .bind(self.owner.agent.as_str())
-        .bind(self.owner.key())
+        .bind(self.owner.id())
         .bind(&self.id)
         .fetch_optional(transaction.connection())
         .await?;
@@ -371,16 +369,15 @@ impl Writing {
 
         sqlx::query(
             "INSERT INTO schedule_tasks
-             (agent, owner, id, generation, name, principal, cron, zone, run_once, missed,
-              missed_max, created_ms, next_ms, description)
+             (agent, owner, id, generation, name, cron, zone, run_once, missed,
+              missed_max, created_ms, next_ms, description, lineage)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         )
         .bind(self.owner.agent.as_str())
-        .bind(self.owner.key())
+        .bind(self.owner.id())
         .bind(&self.id)
         .bind(Uuid::new_v4().to_string())
         .bind(&self.name)
-        .bind(&self.principal)
         .bind(self.task.cron.as_str())
         .bind(&self.zone.name)
         .bind(i64::from(self.task.run_once))
@@ -389,6 +386,7 @@ impl Writing {
         .bind(now)
         .bind(next_ms)
         .bind(&self.description)
+        .bind(JsonColumn(&self.task.lineage))
         .execute(transaction.connection())
         .await?;
         transaction.notify(CHANGES);

@@ -18,8 +18,19 @@ pub const MIGRATIONS: Migrations = Migrations {
             version: 2,
             sql: "CREATE INDEX schedule_tasks_next ON schedule_tasks (agent, next_ms)",
         },
+        // What runs inherit, a `Lineage` in JSON. Runs of tasks that are there already inherit
+        // nothing, as before. The owner says who the principal is.
+        Migration { version: 3, sql: LINEAGE },
     ],
 };
+
+const LINEAGE: &str = r#"
+    ALTER TABLE schedule_tasks ADD COLUMN lineage TEXT NOT NULL
+        DEFAULT '{"run":"","door":"schedule","doors":["schedule"],"depth":0}';
+    ALTER TABLE schedule_occurrences ADD COLUMN lineage TEXT NOT NULL
+        DEFAULT '{"run":"","door":"schedule","doors":["schedule"],"depth":0}';
+    ALTER TABLE schedule_tasks DROP COLUMN principal;
+    ALTER TABLE schedule_occurrences DROP COLUMN principal"#;
 
 const TABLES: &str = "CREATE TABLE schedule_tasks (
                   agent TEXT NOT NULL,

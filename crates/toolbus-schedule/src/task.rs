@@ -3,6 +3,7 @@
 use serde::Serialize;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
+use toolbus_tools::Lineage;
 use toolbus_wire::name::AgentName;
 
 use crate::{CronExpression, Error, MissedRule, ScheduleOwner};
@@ -27,6 +28,8 @@ pub struct NewTask {
     pub run_once: bool,
     /// What becomes of fires that are missed. `None`: as it is configured.
     pub missed: Option<MissedRule>,
+    /// What each run of it inherits.
+    pub lineage: Lineage,
 }
 
 /// A task that is scheduled.
@@ -58,7 +61,7 @@ pub struct Task {
 }
 
 /// The columns of a task.
-pub(crate) const TASK_COLUMNS: &str = "name, principal, cron, zone, run_once, missed, missed_max, \
+pub(crate) const TASK_COLUMNS: &str = "name, owner, cron, zone, run_once, missed, missed_max, \
      created_ms, last_fired_ms, next_ms, description";
 
 /// What a task is found by: its name in lower case.
@@ -89,7 +92,7 @@ pub(crate) fn parse_description(description: &str) -> Result<String, Error> {
 impl Task {
     pub(crate) fn read(agent: &AgentName, row: &AnyRow) -> Result<Self, Error> {
         let name: String = row.try_get("name")?;
-        let Some(owner) = ScheduleOwner::read(agent, row.try_get("principal")?) else {
+        let Some(owner) = ScheduleOwner::read(agent, &row.try_get("owner")?) else {
             return Err(Error::Damaged(name));
         };
         Ok(Self {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::{Annotations, Risk};
-use toolbus_tools::{Executor, Guide, Tool};
+use toolbus_tools::{Executor, Guide, Lineage, Scope, Tool};
 
 use crate::occurrence::{Occurrence, OccurrenceState};
 use crate::plan::{MissedRule, ms};
@@ -130,7 +130,7 @@ impl Executor for ScheduleTool {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         Box::pin(async move {
             let owner = ScheduleOwner::of(&call.scope);
-            Ok(Output::text(self.answer(&owner, &call.arguments).await?))
+            Ok(Output::text(self.answer(&owner, &call.scope, &call.arguments).await?))
         })
     }
 
@@ -154,11 +154,12 @@ impl ScheduleTool {
     async fn answer(
         &self,
         owner: &ScheduleOwner,
+        scope: &Scope,
         arguments: &Map<String, Value>,
     ) -> Result<String, Error> {
         let name = text(arguments, "name");
         match self.operation {
-            Operation::Schedule => self.schedule(owner, arguments).await,
+            Operation::Schedule => self.schedule(owner, scope, arguments).await,
             Operation::List => self.list(owner).await,
             Operation::Cancel => Ok(match self.schedules.cancel(owner, name).await? {
                 Some(name) => format!("Cancelled scheduled task '{name}'."),
@@ -173,6 +174,7 @@ impl ScheduleTool {
     async fn schedule(
         &self,
         owner: &ScheduleOwner,
+        scope: &Scope,
         arguments: &Map<String, Value>,
     ) -> Result<String, Error> {
         let cron = text(arguments, "cron").parse().map_err(Error::Cron)?;
@@ -183,6 +185,7 @@ impl ScheduleTool {
             description: text(arguments, "description").to_owned(),
             run_once: arguments.get("run_once").and_then(Value::as_bool).unwrap_or_default(),
             missed: missed.map(|name| MissedRule::of(name, MissedRule::RUN_ALL_DEFAULT)),
+            lineage: Lineage::of(scope).for_new_runs(),
         };
         let (name, cron) = (texts::make_preview(&task.name), task.cron.clone());
         let scheduled = self.schedules.put(owner, task).await?;

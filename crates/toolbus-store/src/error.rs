@@ -85,6 +85,9 @@ impl From<sqlx::Error> for Error {
                 }
                 Self::Refused(text)
             }
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+                Self::Damaged(error.to_string())
+            }
             sqlx::Error::PoolTimedOut => Self::Unavailable("no connection is free".to_owned()),
             sqlx::Error::PoolClosed => Self::Closed,
             sqlx::Error::Io(_)

@@ -13,6 +13,7 @@
 //! - **Leases** say which of several processes does what only one may do.
 
 mod changes;
+mod columns;
 mod connection;
 mod doctor;
 mod error;
@@ -24,6 +25,7 @@ mod store;
 mod writer;
 
 pub use changes::until_changed;
+pub use columns::{JSON_COLUMN_BYTES_MAX, JsonColumn, OwnerId};
 pub use error::Error;
 pub use lazy::LazyStore;
 pub use lease::Lease;

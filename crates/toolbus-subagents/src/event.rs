@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use toolbus_policy::SessionOwner;
+use toolbus_tools::Lineage;
 
 use crate::SubagentEnd;
 use crate::texts::make_preview;
@@ -23,6 +24,8 @@ pub struct SubagentEvent {
     pub description: String,
     /// What happened.
     pub what: SubagentChange,
+    /// What a turn inherits that is begun to tell it. `None`: no turn may be begun.
+    pub lineage: Option<Lineage>,
 }
 
 /// What happened to a subagent.

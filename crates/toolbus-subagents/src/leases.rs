@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use toolbus_policy::SessionOwner;
+use toolbus_store::JsonColumn;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
+use toolbus_tools::Lineage;
 use toolbus_tools::budget::{TurnUsage, Usage};
 use toolbus_wire::name::InstanceId;
 
@@ -20,6 +22,7 @@ pub(crate) struct OpenRow {
     pub(crate) id: String,
     pub(crate) owner: SessionOwner,
     pub(crate) description: String,
+    pub(crate) lineage: Option<Lineage>,
     pub(crate) is_running: bool,
     holder: String,
     lease_until_ms: i64,
@@ -34,7 +37,7 @@ pub(crate) struct Orphan {
     pub(crate) owner: SessionOwner,
     pub(crate) description: String,
     pub(crate) context: String,
-    pub(crate) depth: u8,
+    pub(crate) lineage: Option<Lineage>,
     pub(crate) spent: Usage,
     pub(crate) is_paused: bool,
     pub(crate) is_cancelled: bool,
@@ -56,7 +59,7 @@ impl SubagentRows {
     pub(crate) async fn open(&self) -> Result<(i64, Vec<OpenRow>), Error> {
         let now_ms = self.now_ms().await?;
         let rows = sqlx::query(
-            "SELECT id, owner, session, description, state, holder, lease_until_ms, ended_ms,
+            "SELECT id, owner, session, description, lineage, state, holder, lease_until_ms, ended_ms,
                     telling_until_ms
              FROM subagents WHERE agent = $1 AND told_ms IS NULL ORDER BY created_ms, id",
         )
@@ -79,7 +82,7 @@ impl SubagentRows {
                 let row = sqlx::query(
                     "UPDATE subagents SET holder = $3, lease_until_ms = $4, begun = begun + 1
                      WHERE id = $1 AND state = $2 AND lease_until_ms <= $5
-                     RETURNING id, owner, session, description, context, depth, is_paused,
+                     RETURNING id, owner, session, description, context, lineage, is_paused,
                                begun, created_ms, deadline_ms, cancel_ms, spent_calls, spent_turns,
                                spent_tokens, spent_micro_usd",
                 )
@@ -266,10 +269,12 @@ impl OpenRow {
         let id: String = row.try_get("id")?;
         let Some(owner) = read_owner(rows, row)? else { return Ok(None) };
         let state: String = row.try_get("state")?;
+        let lineage = JsonColumn::read(row, "lineage", &id)?;
         Ok(Some(Self {
             id,
             owner,
             description: row.try_get("description")?,
+            lineage,
             is_running: state == RUNNING,
             holder: row.try_get("holder")?,
             lease_until_ms: row.try_get("lease_until_ms")?,
@@ -300,6 +305,7 @@ impl OpenRow {
 impl Orphan {
     fn read(rows: &SubagentRows, row: &AnyRow, now_ms: i64) -> Result<Option<Self>, sqlx::Error> {
         let Some(owner) = read_owner(rows, row)? else { return Ok(None) };
+        let id: String = row.try_get("id")?;
         let (created_ms, deadline_ms): (i64, i64) =
             (row.try_get("created_ms")?, row.try_get("deadline_ms")?);
         let cancel_ms: Option<i64> = row.try_get("cancel_ms")?;
@@ -309,15 +315,14 @@ impl Orphan {
             tokens: spent("spent_tokens")?,
             cost_micro_usd: spent("spent_micro_usd")?,
         };
-        let depth: i64 = row.try_get("depth")?;
         let is_paused: i64 = row.try_get("is_paused")?;
 
         Ok(Some(Self {
-            id: row.try_get("id")?,
+            lineage: JsonColumn::read(row, "lineage", &id)?,
+            id,
             owner,
             description: row.try_get("description")?,
             context: row.try_get("context")?,
-            depth: u8::try_from(depth).unwrap_or(u8::MAX),
             spent: Usage { calls: spent("spent_calls")?, turns },
             is_paused: is_paused != 0,
             is_cancelled: cancel_ms.is_some(),

@@ -55,7 +55,6 @@ pub use event::{SubagentChange, SubagentEvent};
 pub use ports::{OnSubagent, RunSubagent, SubagentEnd, SubagentRun, Told};
 pub use rows::ActiveSubagent;
 pub use runner::Runner;
-pub use scope::{subagent_session, subagent_view};
 pub use subagents::{NewSubagent, Subagents, SubagentsDeps};
 pub use tables::MIGRATIONS;
 pub use toolbus_policy::spawn::Priority;

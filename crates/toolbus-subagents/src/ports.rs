@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use toolbus_policy::SessionOwner;
-use toolbus_tools::budget::{RunLimits, Usage};
-use toolbus_tools::{Budget, Scope};
+use toolbus_tools::{Lineage, Scope};
 
 use crate::SubagentEvent;
 
@@ -38,11 +36,9 @@ pub struct SubagentRun {
     /// Who has spawned it.
     pub owner: SessionOwner,
     /// What it may see and do: a child of the scope that has spawned it, in the session
-    /// `subagent/{id}`, and cancelled with it. `None`: another process has begun it and was lost.
-    /// Then it is a scope of the owner's principal, with [`subagent_view`](crate::subagent_view),
-    /// [`depth`](Self::depth) and [`budget_within`](Self::budget_within), whose token is the one
-    /// that stops the work.
-    pub scope: Option<Arc<Scope>>,
+    /// `subagent/{id}`, and cancelled with it. Its budget is an account of its own within that of
+    /// the run; what another process has spent for it is counted.
+    pub scope: Arc<Scope>,
     /// What is to be done.
     pub description: String,
     /// What has to be known for that.
@@ -51,29 +47,6 @@ pub struct SubagentRun {
     pub is_resumed: bool,
     /// How long it may take from now on. That goes on while it is paused.
     pub timeout: Duration,
-    /// How many scopes are above.
-    pub depth: u8,
-    /// What it had spent when another process had it.
-    pub spent: Usage,
-    /// The account that its spending is written down from. That of [`scope`](Self::scope) is it.
-    pub account: Budget,
-}
-
-impl SubagentRun {
-    /// The budget of one that another process has begun: what a run may spend, less what was spent.
-    #[must_use]
-    pub fn budget_within(&self, limits: RunLimits) -> Budget {
-        let less = |limit: Option<u64>, spent: u64| limit.map(|limit| limit.saturating_sub(spent));
-        let Usage { calls, turns } = self.spent;
-        let limits = RunLimits {
-            calls: less(limits.calls, calls),
-            turns: less(limits.turns, turns.turns),
-            tokens: less(limits.tokens, turns.tokens),
-            cost_micro_usd: less(limits.cost_micro_usd, turns.cost_micro_usd),
-            time: limits.time,
-        };
-        limits.budget_of(&self.account)
-    }
 }
 
 /// What came of the work of a subagent.
@@ -100,14 +73,17 @@ pub enum SubagentEnd {
 
 /// Does the work of subagents: a turn of an agent.
 pub trait RunSubagent: Send + Sync {
-    /// Does it. When `stop` fires, it ends soon, as far as it has come; one that does not is
-    /// dropped, and so is one whose time is over or whose process stops: then another goes on.
-    /// What it has under way ends with the future, at once and without a word: `stop` fires after
-    /// that for what is below. While `paused` says so, it begins nothing.
-    fn run(
-        &self,
-        run: SubagentRun,
-        stop: CancellationToken,
-        paused: watch::Receiver<bool>,
-    ) -> BoxFuture<'_, SubagentEnd>;
+    /// Restores the scope that has spawned a subagent which another process had. The error is why
+    /// the subagent fails.
+    fn restore_scope<'a>(
+        &'a self,
+        lineage: &'a Lineage,
+        owner: SessionOwner,
+    ) -> BoxFuture<'a, Result<Scope, String>>;
+
+    /// Does it. When its scope is cancelled, it ends soon, as far as it has come; one that does not
+    /// is dropped, and so is one whose time is over or whose process stops: then another goes on.
+    /// What it has under way ends with the future, at once and without a word: its scope is
+    /// cancelled after that for what is below. While `paused` says so, it begins nothing.
+    fn run(&self, run: SubagentRun, paused: watch::Receiver<bool>) -> BoxFuture<'_, SubagentEnd>;
 }

@@ -4,7 +4,8 @@ use toolbus_policy::SessionOwner;
 use toolbus_policy::spawn::Priority;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
-use toolbus_store::{Error as StoreError, LazyStore, Transaction};
+use toolbus_store::{Error as StoreError, JsonColumn, LazyStore, OwnerId, Transaction};
+use toolbus_tools::Lineage;
 use toolbus_tools::budget::Usage;
 use toolbus_wire::name::{AgentName, InstanceId};
 
@@ -24,7 +25,7 @@ pub(crate) struct NewRow {
     pub(crate) description: String,
     pub(crate) context: String,
     pub(crate) priority: Priority,
-    pub(crate) depth: u8,
+    pub(crate) lineage: Lineage,
     pub(crate) timeout_ms: i64,
     /// Whether this process has room for it.
     pub(crate) has_room: bool,
@@ -144,7 +145,7 @@ impl SubagentRows {
 
         sqlx::query(
             "INSERT INTO subagents
-             (id, agent, owner, session, call, description, context, priority, depth, state,
+             (id, agent, owner, session, call, description, context, priority, lineage, state,
               is_paused, holder, lease_until_ms, begun, created_ms, deadline_ms, spent_calls,
               spent_turns, spent_tokens, spent_micro_usd, outcome, teller, telling_until_ms)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, $12, 1, $13, $14, 0, 0, 0, 0,
@@ -152,13 +153,13 @@ impl SubagentRows {
         )
         .bind(new.id)
         .bind(self.agent.as_str())
-        .bind(new.owner.key())
+        .bind(OwnerId::new(new.owner.key()))
         .bind(new.owner.session.as_str())
         .bind(new.call)
         .bind(new.description)
         .bind(new.context)
         .bind(new.priority as i64)
-        .bind(i64::from(new.depth))
+        .bind(JsonColumn(new.lineage))
         .bind(RUNNING)
         .bind(self.instance.as_str())
         .bind(now.saturating_add(self.lease_ms))
@@ -184,7 +185,7 @@ impl SubagentRows {
                 )
                 .bind(id)
                 .bind(agent)
-                .bind(owner.key())
+                .bind(OwnerId::new(owner.key()))
                 .bind(owner.session.as_str())
                 .bind(RUNNING)
                 .bind(now)
@@ -291,7 +292,7 @@ impl SubagentRows {
              ORDER BY created_ms, id",
         )
         .bind(self.agent.as_str())
-        .bind(owner.key())
+        .bind(OwnerId::new(owner.key()))
         .bind(owner.session.as_str())
         .bind(RUNNING)
         .fetch_all(self.store.open().await?.readers())
@@ -349,7 +350,7 @@ pub(crate) async fn count_in(
          ON CONFLICT (agent, owner, session) DO UPDATE SET used_ms = excluded.used_ms",
     )
     .bind(owner.agent.as_str())
-    .bind(owner.key())
+    .bind(OwnerId::new(owner.key()))
     .bind(owner.session.as_str())
     .bind(now)
     .execute(transaction.connection())
@@ -368,7 +369,7 @@ async fn slot_rows(
          ORDER BY created_ms, id",
     )
     .bind(owner.agent.as_str())
-    .bind(owner.key())
+    .bind(OwnerId::new(owner.key()))
     .bind(owner.session.as_str())
     .bind(RUNNING)
     .fetch_all(transaction.connection())

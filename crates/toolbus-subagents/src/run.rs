@@ -10,13 +10,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolbus_policy::SessionOwner;
 use toolbus_store::until_changed;
-use toolbus_tools::budget::{BudgetLimits, TurnUsage, Usage};
-use toolbus_tools::{Budget, Scope};
+use toolbus_tools::budget::Usage;
+use toolbus_tools::id::CallId;
+use toolbus_tools::{Budget, Lineage, Scope};
 use tracing::{Instrument as _, Span};
 
 use crate::metrics::{Outcome, fail};
 use crate::publish::publish_event;
 use crate::rows::Hold;
+use crate::scope::{child_scope, subagent_session};
 use crate::subagents::{Inner, RunningHere};
 use crate::tables::CHANGES;
 use crate::{SubagentChange, SubagentEnd, SubagentEvent, SubagentRun};
@@ -32,12 +34,14 @@ pub(crate) struct Start {
     pub(crate) owner: SessionOwner,
     pub(crate) description: String,
     pub(crate) context: String,
-    pub(crate) depth: u8,
+    /// That of the scope that has spawned it. `None`: it cannot be read.
+    pub(crate) lineage: Option<Lineage>,
     /// What it had spent when another process had it.
     pub(crate) spent: Usage,
     pub(crate) is_paused: bool,
     pub(crate) is_resumed: bool,
     pub(crate) timeout: Duration,
+    /// `None`: another process has begun it.
     pub(crate) scope: Option<Arc<Scope>>,
     /// The span of its work.
     pub(crate) span: Span,
@@ -64,7 +68,6 @@ struct Watched<'a> {
     id: &'a str,
     stop: &'a CancellationToken,
     pause: &'a watch::Sender<bool>,
-    spent: Usage,
     account: &'a Budget,
 }
 
@@ -83,25 +86,22 @@ impl Inner {
     }
 
     async fn run(&self, start: &Start) -> Stopped {
-        let account = match &start.scope {
-            Some(scope) => scope.budget.clone(),
-            None => Budget::limited(BudgetLimits::default()),
+        let scope = match &start.scope {
+            Some(scope) => Arc::clone(scope),
+            None => match self.restore_scope(start).await {
+                Ok(scope) => Arc::new(scope),
+                Err(error) => return Stopped::Ended(failed(error).into()),
+            },
         };
-        let stop = start.scope.as_ref().map(|scope| scope.cancelled.clone()).unwrap_or_default();
+        let (account, stop) = (scope.budget.clone(), scope.cancelled.clone());
         // Dropped after the work: what that leaves below itself ends, too.
         let _below = stop.clone().drop_guard();
         let (pause, paused) = watch::channel(start.is_paused);
 
-        let run = start.as_run(account.clone());
-        let work = async { self.deps.work.run(run, stop.clone(), paused).await };
+        let run = start.as_run(scope);
+        let work = async { self.deps.work.run(run, paused).await };
         let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
-        let watched = Watched {
-            id: &start.id,
-            stop: &stop,
-            pause: &pause,
-            spent: start.spent,
-            account: &account,
-        };
+        let watched = Watched { id: &start.id, stop: &stop, pause: &pause, account: &account };
         let mut watching = std::pin::pin!(self.watch(watched));
         let dropped = async {
             stop.cancelled().await;
@@ -139,10 +139,23 @@ impl Inner {
         Stopped::Ended(end.into())
     }
 
+    /// The scope of a subagent that another process has begun: a child of the scope that has
+    /// spawned it, whose run has spent what the subagent had spent.
+    async fn restore_scope(&self, start: &Start) -> Result<Scope, String> {
+        let Start { id, owner, lineage, spent, .. } = start;
+        let lineage = lineage.as_ref().ok_or("what it inherits cannot be read")?;
+        let spawner = self.deps.work.restore_scope(lineage, owner.clone()).await?;
+        let call = CallId::parse(id).map_err(|error| error.to_string())?;
+        let session = subagent_session(id).ok_or("its id is no name of a session")?;
+        let scope = child_scope(&spawner, &call, session).ok_or("scopes are nested too deep")?;
+        scope.budget.add_spent(*spent);
+        Ok(scope)
+    }
+
     /// Keeps a subagent to this process, stops it when it is cancelled, and pauses it. It returns
     /// when another process has it.
     async fn watch(&self, watched: Watched<'_>) {
-        let Watched { id, stop, pause, spent, account } = watched;
+        let Watched { id, stop, pause, account } = watched;
         let renew_interval = self.deps.config.lease_ttl / 3;
         let mut changes = match self.rows.store.open().await {
             Ok(store) => Some(store.changes(CHANGES)),
@@ -152,7 +165,7 @@ impl Inner {
         loop {
             let hold = if renewed.elapsed() >= renew_interval {
                 renewed = Instant::now();
-                self.rows.renew(id, plus(spent, account.usage())).await
+                self.rows.renew(id, account.usage()).await
             } else {
                 self.rows.look_at(id).await
             };
@@ -196,7 +209,8 @@ impl Inner {
                 Ok(Some(took_ms)) => {
                     self.metrics.record_end(how, took_ms);
                     let (id, owner) = (id.clone(), owner.clone());
-                    let event = SubagentEvent { id, owner, description: description.clone(), what };
+                    let (description, lineage) = (description.clone(), None);
+                    let event = SubagentEvent { id, owner, description, what, lineage };
                     self.nudge.notify_one();
                     publish_event(&*self.deps.bus, &event).await;
                     return;
@@ -227,18 +241,15 @@ impl From<SubagentEnd> for Ended {
 }
 
 impl Start {
-    fn as_run(&self, account: Budget) -> SubagentRun {
+    fn as_run(&self, scope: Arc<Scope>) -> SubagentRun {
         SubagentRun {
             id: self.id.clone(),
             owner: self.owner.clone(),
-            scope: self.scope.clone(),
+            scope,
             description: self.description.clone(),
             context: Some(self.context.clone()).filter(|context| !context.is_empty()),
             is_resumed: self.is_resumed,
             timeout: self.timeout,
-            depth: self.depth,
-            spent: self.spent,
-            account,
         }
     }
 }
@@ -260,15 +271,4 @@ pub(crate) fn timed_out(timeout: Duration, ended: Option<SubagentEnd>) -> Ended 
     let seconds = timeout.as_millis().div_ceil(1_000);
     let end = SubagentEnd::Failed { text, error: format!("it took longer than {seconds} s") };
     Ended { end, outcome: Outcome::TimedOut }
-}
-
-fn plus(one: Usage, other: Usage) -> Usage {
-    Usage {
-        calls: one.calls.saturating_add(other.calls),
-        turns: TurnUsage {
-            turns: one.turns.turns.saturating_add(other.turns.turns),
-            tokens: one.turns.tokens.saturating_add(other.turns.tokens),
-            cost_micro_usd: one.turns.cost_micro_usd.saturating_add(other.turns.cost_micro_usd),
-        },
-    }
 }

@@ -169,7 +169,7 @@ impl Looking {
             owner: orphan.owner,
             description: orphan.description,
             context: orphan.context,
-            depth: orphan.depth,
+            lineage: orphan.lineage,
             spent: orphan.spent,
             is_paused: orphan.is_paused,
             is_resumed: true,

@@ -19,16 +19,13 @@ const WITHHELD: [&str; 7] = [
     "mcp:management/mcp_unregister_server",
 ];
 
-/// The part of a view that a subagent sees: for hosts that make the scope of one that another
-/// process has begun.
-#[must_use]
-pub fn subagent_view(view: &View) -> View {
+/// The part of a view that a subagent sees.
+fn subagent_view(view: &View) -> View {
     view.without(WITHHELD).inside(PLACE)
 }
 
 /// The session that a subagent works in.
-#[must_use]
-pub fn subagent_session(id: &str) -> Option<SessionId> {
+pub(crate) fn subagent_session(id: &str) -> Option<SessionId> {
     SessionId::parse(format!("{SESSION_PREFIX}{id}")).ok()
 }
 

@@ -15,10 +15,10 @@ use toolbus_bus::Bus;
 use toolbus_policy::SessionOwner;
 use toolbus_policy::spawn::Priority;
 use toolbus_store::LazyStore;
-use toolbus_tools::Scope;
 use toolbus_tools::budget::Usage;
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::CallId;
+use toolbus_tools::{Lineage, Scope};
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::name::{AgentName, InstanceId};
 use tracing::Span;
@@ -173,7 +173,7 @@ impl Subagents {
             owner: owner.clone(),
             description: without_zeros(new.description),
             context: without_zeros(context),
-            depth: child.depth,
+            lineage: Some(Lineage::of(scope)),
             spent: Usage::default(),
             is_paused: false,
             is_resumed: false,
@@ -188,7 +188,7 @@ impl Subagents {
             description: start.description.clone(),
             context: start.context.clone(),
             priority: new.priority,
-            depth: start.depth,
+            lineage: Lineage::of(scope),
             timeout_ms: ms(timeout),
             has_room: false,
         };
@@ -235,7 +235,8 @@ impl Subagents {
 
         let Running { owner, description } = running;
         let what = SubagentChange::Progress { message: without_zeros(message.to_owned()) };
-        let event = SubagentEvent { id: id.to_owned(), owner, description, what };
+        // It is told to a turn that is under way, or to none.
+        let event = SubagentEvent { id: id.to_owned(), owner, description, what, lineage: None };
         let telling = async { self.0.deps.on_subagent.tell(&event).await };
         let telling = AssertUnwindSafe(telling).catch_unwind();
         let telling = tokio::time::timeout(PROGRESS_TIMEOUT, telling);

@@ -13,9 +13,18 @@ pub(crate) const CHANGES: &str = "subagents";
 /// of two processes of PostgreSQL one waits for the other.
 pub const MIGRATIONS: Migrations = Migrations {
     owner: "subagents",
-    steps: &[Migration {
-        version: 1,
-        sql: "CREATE TABLE subagents (
+    steps: &[
+        Migration { version: 1, sql: TABLES },
+        // What a subagent inherits, beside its owner: a `Lineage` in JSON.
+        Migration {
+            version: 2,
+            sql: "ALTER TABLE subagents ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
+                  ALTER TABLE subagents DROP COLUMN depth",
+        },
+    ],
+};
+
+const TABLES: &str = "CREATE TABLE subagents (
                   id TEXT PRIMARY KEY,
                   agent TEXT NOT NULL,
                   owner TEXT NOT NULL,
@@ -65,6 +74,4 @@ pub const MIGRATIONS: Migrations = Migrations {
                   written_ms BIGINT NOT NULL,
                   PRIMARY KEY (agent, owner, session, name)
               );
-              CREATE INDEX subagent_whiteboard_age ON subagent_whiteboard (agent, written_ms)",
-    }],
-};
+              CREATE INDEX subagent_whiteboard_age ON subagent_whiteboard (agent, written_ms)";

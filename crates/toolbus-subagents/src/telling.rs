@@ -124,12 +124,12 @@ impl Tellings {
     }
 
     async fn tell_claimed(&self, claim: &Claim) -> Told {
-        let OpenRow { id, owner, description, .. } = claim.row.clone();
+        let OpenRow { id, owner, description, lineage, .. } = claim.row.clone();
         let Ok(what) = serde_json::from_str(&claim.outcome) else {
             tracing::warn!(id, "the end of a subagent cannot be read");
             return Told::Taken;
         };
-        let event = SubagentEvent { id, owner, description, what };
+        let event = SubagentEvent { id, owner, description, what, lineage };
         self.subagents.deps.on_subagent.tell(&event).await
     }
 

@@ -6,7 +6,7 @@
 use toolbus_policy::SessionOwner;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
-use toolbus_store::{Error as StoreError, Transaction};
+use toolbus_store::{Error as StoreError, OwnerId, Transaction};
 use toolbus_tools::Scope;
 
 use crate::event::without_zeros;
@@ -60,7 +60,7 @@ impl Subagents {
                              writer = excluded.writer, written_ms = excluded.written_ms",
                     )
                     .bind(owner.agent.as_str())
-                    .bind(owner.key())
+                    .bind(OwnerId::new(owner.key()))
                     .bind(owner.session.as_str())
                     .bind(key)
                     .bind(value)
@@ -87,7 +87,7 @@ impl Subagents {
              WHERE agent = $1 AND owner = $2 AND session = $3 AND name = $4",
         )
         .bind(owner.agent.as_str())
-        .bind(owner.key())
+        .bind(OwnerId::new(owner.key()))
         .bind(owner.session.as_str())
         .bind(key)
         .fetch_optional(self.inner().rows.store.open().await?.readers())
@@ -106,7 +106,7 @@ impl Subagents {
              WHERE agent = $1 AND owner = $2 AND session = $3 ORDER BY name",
         )
         .bind(owner.agent.as_str())
-        .bind(owner.key())
+        .bind(OwnerId::new(owner.key()))
         .bind(owner.session.as_str())
         .fetch_all(self.inner().rows.store.open().await?.readers())
         .await?;
@@ -129,7 +129,7 @@ impl Subagents {
                      WHERE agent = $1 AND owner = $2 AND session = $3 AND name = $4",
                 )
                 .bind(owner.agent.as_str())
-                .bind(owner.key())
+                .bind(OwnerId::new(owner.key()))
                 .bind(owner.session.as_str())
                 .bind(key)
                 .execute(transaction.connection())
@@ -177,7 +177,7 @@ async fn check_room(
          WHERE agent = $1 AND owner = $2 AND session = $3 AND name <> $4",
     )
     .bind(owner.agent.as_str())
-    .bind(owner.key())
+    .bind(OwnerId::new(owner.key()))
     .bind(owner.session.as_str())
     .bind(key)
     .fetch_one(transaction.connection())
@@ -189,7 +189,7 @@ async fn check_room(
              WHERE agent = $1 AND NOT (owner = $2 AND session = $3 AND name = $4)",
     )
     .bind(owner.agent.as_str())
-    .bind(owner.key())
+    .bind(OwnerId::new(owner.key()))
     .bind(owner.session.as_str())
     .bind(key)
     .fetch_one(transaction.connection())

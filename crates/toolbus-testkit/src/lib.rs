@@ -22,6 +22,7 @@ pub mod google;
 pub mod grafana;
 pub mod litellm;
 pub mod mcp;
+pub mod memory;
 pub mod metrics;
 pub mod model_sdks;
 pub mod oidc;

@@ -133,6 +133,12 @@ impl ArtifactReach {
     }
 }
 
+impl FromIterator<ArtifactRef> for ArtifactSet {
+    fn from_iter<I: IntoIterator<Item = ArtifactRef>>(references: I) -> Self {
+        Self(Arc::new(Mutex::new(references.into_iter().collect())))
+    }
+}
+
 impl ArtifactSet {
     /// Whether it is in the set.
     #[must_use]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
 use toolbus_bus::Deadline;
 use toolbus_wire::ErrorCode;
 
@@ -40,7 +41,8 @@ pub struct RunLimits {
 }
 
 /// What was spent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Usage {
     /// Calls of tools.
     pub calls: u64,
@@ -49,7 +51,8 @@ pub struct Usage {
 }
 
 /// What turns of agents used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TurnUsage {
     /// How many there were.
     pub turns: u64,
@@ -71,6 +74,29 @@ impl RunLimits {
         let deadline = time.map(Deadline::after);
         parent.child(BudgetLimits { calls, turns, tokens, cost_micro_usd, deadline })
     }
+}
+
+/// One account of a budget, as rows keep it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccountState {
+    /// The limit of calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// The limit of turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u64>,
+    /// The limit of tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// The limit of money, in millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micro_usd: Option<u64>,
+    /// When the last call must have begun, in milliseconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// What was spent.
+    pub spent: Usage,
 }
 
 /// An account with limits. Clones are the same account; what a child spends is spent of its parent
@@ -154,15 +180,85 @@ impl Budget {
     /// A part of this account: what is spent of it is spent of this one, too.
     #[must_use]
     pub fn child(&self, limits: BudgetLimits) -> Self {
+        self.part(limits, Usage::default())
+    }
+
+    /// The accounts of this budget: that of the whole run first, this one last. Empty if nothing is
+    /// limited or counted.
+    #[must_use]
+    pub fn accounts(&self) -> Vec<AccountState> {
+        let mut accounts = Vec::new();
+        let mut budget = self;
+        while let Some(account) = &budget.account {
+            let BudgetLimits { calls, turns, tokens, cost_micro_usd, deadline } = account.limits;
+            let deadline_ms = deadline.map(|deadline| deadline.unix_ms());
+            let spent = budget.usage();
+            let state = AccountState { calls, turns, tokens, cost_micro_usd, deadline_ms, spent };
+            accounts.push(state);
+            budget = &account.parent;
+        }
+        accounts.reverse();
+        accounts
+    }
+
+    /// The account of the whole run, of which this budget is a part. Unlimited if there is none.
+    #[must_use]
+    pub fn run_account(&self) -> Self {
+        let mut budget = self;
+        while let Some(account) = &budget.account {
+            if account.parent.account.is_none() {
+                break;
+            }
+            budget = &account.parent;
+        }
+        budget.clone()
+    }
+
+    /// A part of this account, as rows kept it, with what it had spent.
+    #[must_use]
+    pub fn restore(&self, state: &AccountState) -> Self {
+        let AccountState { calls, turns, tokens, cost_micro_usd, deadline_ms, spent } = *state;
+        let deadline = deadline_ms.map(|deadline_ms| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Deadline::after(Duration::from_millis(deadline_ms).saturating_sub(now))
+        });
+        self.part(BudgetLimits { calls, turns, tokens, cost_micro_usd, deadline }, spent)
+    }
+
+    fn part(&self, limits: BudgetLimits, spent: Usage) -> Self {
         let account = Account {
             limits,
-            calls: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
-            tokens: AtomicU64::new(0),
-            cost_micro_usd: AtomicU64::new(0),
+            calls: AtomicU64::new(spent.calls),
+            turns: AtomicU64::new(spent.turns.turns),
+            tokens: AtomicU64::new(spent.turns.tokens),
+            cost_micro_usd: AtomicU64::new(spent.turns.cost_micro_usd),
             parent: self.clone(),
         };
         Self { account: Some(Arc::new(account)) }
+    }
+
+    /// Counts what another process has spent, here and in every account above, whatever the limits.
+    pub fn add_spent(&self, spent: Usage) {
+        let mut budget = self;
+        while let Some(account) = &budget.account {
+            account.calls.fetch_add(spent.calls, Ordering::AcqRel);
+            budget = &account.parent;
+        }
+        // What was spent is counted, and the next call is refused.
+        let _ = self.add_usage(spent.turns);
+    }
+
+    /// Checks that no limit is exceeded, of this account or of one above.
+    ///
+    /// # Errors
+    /// The first limit that is.
+    pub fn check_open(&self) -> Result<(), Exceeded> {
+        let mut budget = self;
+        while let Some(account) = &budget.account {
+            account.check_open()?;
+            budget = &account.parent;
+        }
+        Ok(())
     }
 
     /// Charges one call to this account and to every account above, or to none of them.
@@ -242,6 +338,22 @@ impl Account {
             return Err(Exceeded::Turns { used, cap });
         }
         Ok(())
+    }
+}
+
+impl Usage {
+    /// What this has more than another.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        let (turns, before) = (self.turns, earlier.turns);
+        Self {
+            calls: self.calls.saturating_sub(earlier.calls),
+            turns: TurnUsage {
+                turns: turns.turns.saturating_sub(before.turns),
+                tokens: turns.tokens.saturating_sub(before.tokens),
+                cost_micro_usd: turns.cost_micro_usd.saturating_sub(before.cost_micro_usd),
+            },
+        }
     }
 }
 

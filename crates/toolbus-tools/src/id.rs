@@ -151,6 +151,15 @@ impl fmt::Display for SessionId {
 }
 
 impl RunId {
+    /// Takes the id of a run, as rows keep it.
+    ///
+    /// # Errors
+    /// When it is longer than [`ID_BYTES_MAX`].
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        check_length("a run id", text)?;
+        Ok(Self(text.into()))
+    }
+
     /// A run of its own.
     #[must_use]
     pub fn random() -> Self {

@@ -4,6 +4,7 @@
 //! in turn runs in a child, which never has more than its parent.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -43,8 +44,14 @@ pub enum Door {
 }
 
 /// A set of doors.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<Door>", into = "Vec<Door>")]
 pub struct DoorSet(u8);
+
+/// No door has this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no door has this name")]
+pub struct UnknownDoor;
 
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -70,6 +77,10 @@ pub enum Proof {
     Token {
         /// Who gave the token out.
         issuer: Arc<str>,
+        /// The id of the token or the client, which no later one gets, whatever its name. Rules go
+        /// by names; what belongs to somebody goes by this. `None`: the issuer gives names to
+        /// nobody else.
+        id: Option<Arc<str>>,
     },
     /// It is whoever runs this process.
     Local,
@@ -172,6 +183,37 @@ impl DoorSet {
     /// Each of them, in the order of [`Door::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Door> {
         Door::ALL.into_iter().filter(move |door| self.contains(*door))
+    }
+}
+
+impl From<Vec<Door>> for DoorSet {
+    fn from(doors: Vec<Door>) -> Self {
+        Self::of(&doors)
+    }
+}
+
+impl From<DoorSet> for Vec<Door> {
+    fn from(doors: DoorSet) -> Self {
+        doors.iter().collect()
+    }
+}
+
+impl FromStr for Door {
+    type Err = UnknownDoor;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDoor> {
+        Self::ALL.into_iter().find(|door| door.as_str() == name).ok_or(UnknownDoor)
+    }
+}
+
+/// Reads the names of doors with commas between them. An empty text is no door.
+impl FromStr for DoorSet {
+    type Err = UnknownDoor;
+
+    fn from_str(names: &str) -> Result<Self, UnknownDoor> {
+        let names = names.split(',').filter(|_| !names.is_empty());
+        let doors: Result<Vec<Door>, _> = names.map(|name| name.trim().parse()).collect();
+        Ok(doors?.into())
     }
 }
 

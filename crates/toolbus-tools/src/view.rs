@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::ToolId;
 
 /// What the ids of tools begin with that are there inside a place alone, such as a subagent; the
@@ -27,6 +29,18 @@ struct ViewRules {
     inside: Option<String>,
     /// What this one does not see is not seen either.
     wider: View,
+}
+
+/// One step that narrows a view, as rows keep it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ViewStep {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    only: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    without: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inside: Option<String>,
 }
 
 impl View {
@@ -56,6 +70,30 @@ impl View {
     #[must_use]
     pub fn inside(&self, place: impl Into<String>) -> Self {
         self.narrow_by(ViewRules { inside: Some(place.into()), ..ViewRules::of(self) })
+    }
+
+    /// The steps that narrow it, the first one first.
+    #[must_use]
+    pub fn steps(&self) -> Vec<ViewStep> {
+        let mut steps = Vec::new();
+        let mut view = self;
+        while let Some(rules) = &view.rules {
+            let ViewRules { only, without, inside, wider } = &**rules;
+            let (only, without, inside) = (only.clone(), without.clone(), inside.clone());
+            steps.push(ViewStep { only, without, inside });
+            view = wider;
+        }
+        steps.reverse();
+        steps
+    }
+
+    /// The view that these steps make of everything.
+    #[must_use]
+    pub fn of_steps(steps: Vec<ViewStep>) -> Self {
+        steps.into_iter().fold(Self::all(), |wider, step| {
+            let ViewStep { only, without, inside } = step;
+            wider.narrow_by(ViewRules { only, without, inside, wider: wider.clone() })
+        })
     }
 
     /// Whether everything is seen.

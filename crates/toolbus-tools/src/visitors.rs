@@ -1,6 +1,8 @@
 //! Who a request over HTTP is from, and whether it is answered: the clients of an interface by
 //! their tokens, the names that the machine is reached by, and the origins of web pages.
 
+use std::collections::BTreeMap;
+
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::uri::Authority;
 use http::{HeaderMap, Uri};
@@ -27,6 +29,8 @@ pub struct ApiSettings {
     /// The clients, each with its token. Where there are any, a request without one of the tokens
     /// is refused.
     pub tokens: Vec<(String, String)>,
+    /// The ids of clients, by their names. One without an id owns what its name owns.
+    pub client_ids: BTreeMap<String, String>,
 }
 
 /// Why a request is not answered.
@@ -78,9 +82,10 @@ impl Visitors {
     /// Those of these settings.
     #[must_use]
     pub fn new(settings: ApiSettings) -> Self {
-        let ApiSettings { allowed_hosts, allowed_origins, tokens } = settings;
+        let ApiSettings { allowed_hosts, allowed_origins, tokens, client_ids } = settings;
         let client = |(name, token): (String, String)| {
-            let proof = Proof::Token { issuer: ISSUER.into() };
+            let id = client_ids.get(&name).map(|id| id.as_str().into());
+            let proof = Proof::Token { issuer: ISSUER.into(), id };
             (sha256_hex(&token), Principal { name: name.into(), proof })
         };
         let clients = tokens.into_iter().map(client).collect();
@@ -91,6 +96,19 @@ impl Visitors {
     #[must_use]
     pub fn need_tokens(&self) -> bool {
         !self.clients.is_empty()
+    }
+
+    /// Whether a principal is one of the clients that have tokens now. Whoever is none of them, and
+    /// was one, may do nothing more.
+    #[must_use]
+    pub fn has_client(&self, principal: &Principal) -> bool {
+        self.clients.iter().any(|(_, client)| client == principal)
+    }
+
+    /// Whether a principal was let in by a token of a client.
+    #[must_use]
+    pub fn is_client(principal: &Principal) -> bool {
+        matches!(&principal.proof, Proof::Token { issuer, .. } if **issuer == *ISSUER)
     }
 
     /// Checks the name that a request was sent to, and the page that it comes from.

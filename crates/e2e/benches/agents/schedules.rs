@@ -15,7 +15,7 @@ use toolbus_schedule::{
     SchedulerDeps, Schedules, ZoneUnreadable, Zones,
 };
 use toolbus_store::{LazyStore, Location, sqlx};
-use toolbus_tools::Principal;
+use toolbus_tools::{Door, Lineage, Principal, Scope};
 use toolbus_wire::name::AgentName;
 
 use crate::MILLISECOND;
@@ -119,6 +119,10 @@ fn owner(principal: &str) -> ScheduleOwner {
     ScheduleOwner { agent: AgentName::standard(), principal }
 }
 
+fn lineage() -> Lineage {
+    Lineage::of(&Scope::new(Door::Turn, Principal::claimed("bench"), AgentName::standard()))
+}
+
 /// An expression of a time on another day than this, yesterday and tomorrow.
 fn weekly(at: usize) -> anyhow::Result<String> {
     let today = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / DAY_SECONDS;
@@ -139,6 +143,7 @@ impl Bench {
                 description: format!("Look after number {at}, and tell what is new of it."),
                 run_once: false,
                 missed: None,
+                lineage: lineage(),
             };
             schedules.put(&owner(&format!("user-{at}")), task).await?;
         }
@@ -166,6 +171,7 @@ impl Bench {
             description: "Be quick.".to_owned(),
             run_once: true,
             missed: None,
+            lineage: lineage(),
         };
         match self.schedules.put(&owner("soon"), task).await? {
             Scheduled::Armed { next_ms } => {
@@ -247,9 +253,9 @@ async fn multiply(store: &LazyStore) -> anyhow::Result<()> {
     const COPY: &str = "
         WITH RECURSIVE copies (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM copies WHERE n < $1)
         INSERT INTO schedule_tasks
-            (agent, owner, id, generation, name, principal, cron, zone, run_once, missed,
+            (agent, owner, id, generation, name, cron, zone, run_once, missed,
              missed_max, created_ms, next_ms, description)
-        SELECT agent, owner, id || '-' || n, generation || '-' || n, name || '-' || n, principal,
+        SELECT agent, owner, id || '-' || n, generation || '-' || n, name || '-' || n,
                cron, zone, run_once, missed, missed_max, created_ms, next_ms, description
         FROM schedule_tasks, copies";
 

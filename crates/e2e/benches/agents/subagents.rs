@@ -10,14 +10,14 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::MemoryBus;
+use toolbus_policy::SessionOwner;
 use toolbus_store::{LazyStore, Location};
 use toolbus_subagents::{
     OnSubagent, RunSubagent, Runner, SubagentEnd, SubagentEvent, SubagentRun, SubagentToolsDeps,
     Subagents, SubagentsConfig, SubagentsDeps, Told,
 };
-use toolbus_tools::{Call, Invoker, Principal, Registry};
+use toolbus_tools::{Call, Invoker, Lineage, Principal, Registry, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::signal::{Moments, Signal, signal};
@@ -37,12 +37,15 @@ struct Work {
 }
 
 impl RunSubagent for Work {
-    fn run(
-        &self,
-        run: SubagentRun,
-        _stop: CancellationToken,
-        _paused: watch::Receiver<bool>,
-    ) -> BoxFuture<'_, SubagentEnd> {
+    fn restore_scope<'a>(
+        &'a self,
+        _: &'a Lineage,
+        _: SessionOwner,
+    ) -> BoxFuture<'a, Result<Scope, String>> {
+        std::future::ready(Err("no process is lost here".to_owned())).boxed()
+    }
+
+    fn run(&self, run: SubagentRun, _paused: watch::Receiver<bool>) -> BoxFuture<'_, SubagentEnd> {
         self.began.note();
         std::future::ready(SubagentEnd::Completed { text: run.description }).boxed()
     }

@@ -173,3 +173,66 @@ async fn wisps_run_scripts_and_ask_the_model() {
     let kept = run(folder.path(), &["invoke", "list_working_memory", &memory]).await;
     assert!(!kept.stdout.contains("Error"), "{kept:?}");
 }
+
+/// A model that spawns a subagent for each end that it is told of comes to an end with the budget of
+/// the run that a person has begun, and its turns come through the door of that person.
+#[tokio::test]
+async fn a_loop_of_notices_ends_with_the_budget_of_its_run() {
+    const CALLS: usize = 12;
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let bus = vhost.amqp_url();
+    let server = Server::answering(|asked| {
+        let last = messages(asked).last().unwrap();
+        match is_subagent(asked) {
+            true => answer("Counted.", &[]),
+            // Whatever comes of it, the turn ends, and the next end begins another.
+            false if last["role"] == "tool" => answer("I wait.", &[]),
+            false => answer(
+                "",
+                &[
+                    ("spawn_subagent", json!({"description": "Count."})),
+                    ("whiteboard_write", json!({"key": "sum", "value": "42"})),
+                ],
+            ),
+        }
+    })
+    .await;
+    let folder = settings(&server);
+    let path = folder.path().join("toolbus.toml");
+    let given = std::fs::read_to_string(&path).unwrap();
+    let policy = format!(
+        "[policy]\ndefault = \"allow\"\n[[policy.budgets]]\nname = \"small\"\ncalls = {CALLS}\n\
+         doors = [\"bus\"]\n[[policy.rules]]\nname = \"no-notes\"\neffect = \"deny\"\nreason = \
+         \"not from there\"\ntools = [\"subagent/whiteboard_write\"]\ndoors = [\"bus\"]\n"
+    );
+    std::fs::write(&path, format!("{given}{policy}")).unwrap();
+    let _serving = start(launch(folder.path(), &["--bus", &bus, "serve"])).await;
+
+    let user = Stranger::new(&vhost, &["user.response"]).await;
+    let said = json!({"content": "Split it", "sessionId": "s1", "userId": "alice"});
+    let frame = Frame::new("user.message", "RockBot.UserProxy.UserMessage", said.to_string());
+    user.send(&frame.without_reply_topic()).await;
+    let spawned = || server.asked().iter().filter(|asked| is_subagent(asked)).count();
+    let is_exhausted = |asked: &Asked| {
+        messages(asked).iter().any(|told| text(told).contains("the budget of calls is spent"))
+    };
+    eventually(LIMIT, async || {
+        let is_over = server.asked().iter().any(is_exhausted);
+        if is_over { Ok(()) } else { Err(spawned()) }
+    })
+    .await;
+    let requests = server.asked().len();
+    quiet_for(Duration::from_secs(2), async || match server.asked().len() {
+        // The ends that are told meanwhile begin no turn.
+        now if now <= requests + 2 => Ok(()),
+        now => Err(format!("{requests} requests, and {now} a moment later")),
+    })
+    .await;
+    assert!((2..=CALLS).contains(&spawned()), "{}", spawned());
+
+    let denied = |asked: &Asked| {
+        messages(asked).iter().filter(|told| text(told).contains("not from there")).count()
+    };
+    let most = server.asked().iter().map(denied).max();
+    assert!(most > Some(1), "turns that notices begin are denied what the first one was: {most:?}");
+}

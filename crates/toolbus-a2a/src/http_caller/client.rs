@@ -16,8 +16,10 @@ use toolbus_wire::message::a2a::AgentCard;
 use zeroize::Zeroizing;
 
 use super::{AgentHeaderValue, HttpAgent};
-use crate::CARD_BYTES_MAX;
-use crate::protocol::{HTTP_DEPTH_HEADER, Interface, Method, RemoteCard, VERSION_HEADER, Version};
+use crate::protocol::{
+    HTTP_DEPTH_HEADER, HTTP_DOORS_HEADER, Interface, Method, RemoteCard, VERSION_HEADER, Version,
+};
+use crate::{CARD_BYTES_MAX, TaskLineage};
 
 /// How long a card may take to come.
 const CARD_TIMEOUT: Duration = Duration::from_secs(15);
@@ -223,7 +225,8 @@ impl AgentClient {
         let request = request
             .header(CONTENT_TYPE, "application/json")
             .header(VERSION_HEADER, interface.version.as_str())
-            .header(HTTP_DEPTH_HEADER, u16::from(asked.depth))
+            .header(HTTP_DEPTH_HEADER, u16::from(asked.lineage.depth))
+            .header(HTTP_DOORS_HEADER, asked.lineage.doors.to_string())
             .body(body.to_string());
         read_result(self.send(request, ANSWER_BYTES_MAX).await?, asked.id)
     }
@@ -322,7 +325,7 @@ pub(super) struct Asked<'a> {
     pub(super) id: &'a str,
     pub(super) method: Method,
     pub(super) params: Value,
-    pub(super) depth: u8,
+    pub(super) lineage: TaskLineage,
     pub(super) timeout: Duration,
 }
 

@@ -173,8 +173,8 @@ impl Inner {
         }
 
         let params = send_params(interface.version, &row.id, &asked.skill, &row.message);
-        let (method, depth) = (Method::Send, row.depth);
-        let asking = Asked { id: &new_id(), method, params, depth, timeout };
+        let (method, lineage) = (Method::Send, row.lineage);
+        let asking = Asked { id: &new_id(), method, params, lineage, timeout };
         let answer = match self.keep_while(&row.id, client.call(&interface, &asking)).await {
             Ok(answer) => answer,
             Err(error) => return Ok(Err(error)),
@@ -317,8 +317,8 @@ impl Inner {
         method: Method,
     ) -> Result<RemoteTask, HttpAgentError> {
         let params = json!({"id": polled.remote_id});
-        let (depth, timeout) = (row.depth, POLL_TIMEOUT);
-        let asking = Asked { id: &new_id(), method, params, depth, timeout };
+        let (lineage, timeout) = (row.lineage, POLL_TIMEOUT);
+        let asking = Asked { id: &new_id(), method, params, lineage, timeout };
         let answer = client.call(&polled.interface, &asking).await?;
         // An answer about another task is none.
         let task = read_task(answer).filter(|task| task.id == polled.remote_id);

@@ -5,8 +5,8 @@ use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use crate::Error;
 use crate::protocol::{Interface, Version};
+use crate::{Error, TaskLineage};
 
 pub(crate) const NEW: &str = "new";
 const SENDING: &str = "sending";
@@ -18,7 +18,7 @@ pub(super) struct SentRow {
     pub(super) id: String,
     pub(super) state: SentState,
     pub(super) message: String,
-    pub(super) depth: u8,
+    pub(super) lineage: TaskLineage,
 }
 
 /// How far it is.
@@ -63,7 +63,7 @@ impl SentTasks {
             Box::pin(async move {
                 let now = transaction.now_ms().await?;
                 let row = sqlx::query(
-                    "SELECT id, state, message, depth, url, version, remote_id FROM a2a_sent
+                    "SELECT id, state, message, depth, doors, url, version, remote_id FROM a2a_sent
                      WHERE agent = $1 AND lease_until_ms <= $2 ORDER BY lease_until_ms, id LIMIT 1",
                 )
                 .bind(this.agent.as_str())
@@ -186,7 +186,6 @@ impl SentTasks {
 impl SentRow {
     fn read(row: &AnyRow) -> Result<Self, sqlx::Error> {
         let (state, version): (String, String) = (row.try_get("state")?, row.try_get("version")?);
-        let depth: i64 = row.try_get("depth")?;
         Ok(Self {
             id: row.try_get("id")?,
             state: match (&*state, Version::parse(&version)) {
@@ -198,7 +197,7 @@ impl SentRow {
                 _ => SentState::Sending,
             },
             message: row.try_get("message")?,
-            depth: u8::try_from(depth).unwrap_or(u8::MAX),
+            lineage: TaskLineage::read_row(row)?,
         })
     }
 }

@@ -5,10 +5,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolbus_tools::Principal;
 use toolbus_tools::id::ID_BYTES_MAX;
-use toolbus_tools::scope::DEPTH_MAX;
 
+use crate::TaskLineage;
 use crate::http_rows::caller_of;
-use crate::protocol::{ErrorKind, HTTP_DEPTH_HEADER, Method, RpcError, VERSION_HEADER, Version};
+use crate::protocol::{
+    ErrorKind, HTTP_DEPTH_HEADER, HTTP_DOORS_HEADER, Method, RpcError, VERSION_HEADER, Version,
+};
 use crate::received::TaskKey;
 
 /// A request of a client.
@@ -19,7 +21,7 @@ pub(super) struct Call {
     pub(super) version: Version,
     pub(super) caller: String,
     /// How many agents and scopes it has come through.
-    pub(super) depth: u8,
+    pub(super) lineage: TaskLineage,
     params: Value,
 }
 
@@ -56,12 +58,12 @@ impl Call {
             if !params.is_object() {
                 return Err(RpcError::invalid_params("params are an object"));
             }
-            let depth = read_depth(headers)?;
-            Ok((method, version, depth))
+            let lineage = read_lineage(headers)?;
+            Ok((method, version, lineage))
         };
         match read() {
-            Ok((method, version, depth)) => {
-                Ok(Self { id, method, version, caller: caller_of(client), depth, params })
+            Ok((method, version, lineage)) => {
+                Ok(Self { id, method, version, caller: caller_of(client), lineage, params })
             }
             Err(error) => Err((id, error)),
         }
@@ -102,9 +104,8 @@ fn check_version(headers: &HeaderMap, version: Version) -> Result<(), RpcError> 
     Err(RpcError::new(ErrorKind::VersionNotSupported, what))
 }
 
-fn read_depth(headers: &HeaderMap) -> Result<u8, RpcError> {
-    let Some(depth) = headers.get(HTTP_DEPTH_HEADER) else { return Ok(0) };
-    let depth = depth.to_str().ok().and_then(|depth| depth.trim().parse::<u64>().ok());
-    let depth = depth.and_then(|depth| u8::try_from(depth).ok()).filter(|it| *it <= DEPTH_MAX);
-    depth.ok_or_else(|| RpcError::new(ErrorKind::InvalidRequest, "tasks are nested too deep"))
+fn read_lineage(headers: &HeaderMap) -> Result<TaskLineage, RpcError> {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("not a text"));
+    let lineage = TaskLineage::read(text(HTTP_DEPTH_HEADER), text(HTTP_DOORS_HEADER));
+    lineage.map_err(|error| RpcError::new(ErrorKind::InvalidRequest, error.to_string()))
 }

@@ -174,7 +174,7 @@ impl Shared {
             message_id: message_id.clone(),
             context_id,
             new_context_id,
-            depth: call.depth,
+            lineage: call.lineage,
             timeout_ms: ms(self.intake.worker().config().task_timeout),
             request,
         };

@@ -7,6 +7,8 @@ use futures_util::FutureExt as _;
 use toolbus_a2a::{A2aConfig, CancelAsked, Error, MESSAGE_BYTES_MAX, NewTask, TaskChange, TaskEnd};
 use toolbus_bus::Envelope;
 use toolbus_testkit::eventually;
+use toolbus_tools::Scope;
+use toolbus_tools::scope::DEPTH_MAX;
 use toolbus_wire::message::a2a::{
     AgentArtifact, AgentErrorCode, AgentMessage, AgentMessagePart, AgentTaskCancelRequest,
     AgentTaskRequest, AgentTaskResult, AgentTaskState, ROLE_AGENT,
@@ -65,7 +67,10 @@ async fn a_task_is_done_and_its_result_is_told_once() {
         assert_eq!(asker.keeper.kept.lock().len(), 1);
 
         let ran = work.ran.lock().clone();
-        assert_eq!((&*ran[0].caller, ran[0].depth, ran[0].is_resumed), ("RockBot", 1, false));
+        assert_eq!(
+            (&*ran[0].caller, ran[0].lineage.depth, ran[0].is_resumed),
+            ("RockBot", 1, false)
+        );
         assert!(ran[0].timeout <= Duration::from_secs(60));
         // What was said before came before.
         let events = asker.listener.events.lock().clone();
@@ -230,7 +235,7 @@ async fn what_cannot_be_sent_is_refused_and_leaves_nothing() {
         let config = A2aConfig { asked_max: 2, ..quick_config("RockBot") };
         let asker = Setup { config, ..Setup::new(&broker, &ours, "RockBot") }.start().await;
         let refused = async |task: NewTask| {
-            asker.tasks.invoke(&owner(&asker.name), task).await.expect_err("it is refused")
+            asker.tasks.invoke(&scope(&asker.name), task).await.expect_err("it is refused")
         };
         assert_text!(refused(new_task("Nobody", "x")).await.to_string(),
             @"nothing was sent: no agent named 'Nobody' is there");
@@ -238,8 +243,9 @@ async fn what_cannot_be_sent_is_refused_and_leaves_nothing() {
             @"'rockbot' is this agent: it cannot give tasks to itself");
         assert_text!(refused(new_task("no.name", "x")).await.to_string(),
             @"'no.name' cannot be the name of an agent: a name has only letters and digits of ASCII, `_` and `-`");
-        let deep = NewTask { depth: 16, ..new_task("There", "x") };
-        assert!(matches!(refused(deep).await, Error::TooDeep));
+        let deep = Scope { depth: DEPTH_MAX, ..scope(&asker.name) };
+        let refused_deep = asker.tasks.invoke(&deep, new_task("There", "x")).await;
+        assert!(matches!(refused_deep, Err(Error::TooDeep)));
         for message in ["", " ", &"x".repeat(MESSAGE_BYTES_MAX + 1)] {
             assert!(matches!(refused(new_task("There", message)).await, Error::Length { .. }));
         }

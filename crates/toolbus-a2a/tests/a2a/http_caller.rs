@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_a2a::{
     AgentHeader, AgentHeaderValue, CancelAsked, HttpAgent, HttpAgentError, HttpCaller,
-    HttpCallerDeps, HttpServerConfig, NewTask, TaskChange,
+    HttpCallerDeps, HttpServerConfig, TaskChange,
 };
 use toolbus_bus::Envelope;
 use toolbus_testkit::a2a_sdk::SdkServer;
@@ -34,6 +34,8 @@ use zeroize::Zeroizing;
 
 use crate::http_server::Door;
 use crate::interrupted::Process;
+use toolbus_tools::Scope;
+
 use crate::support::*;
 
 const NAME: &str = "Remote";
@@ -256,9 +258,10 @@ async fn our_own_agents_ask_each_other_over_http() {
         let caller = start(&host, vec![remote(&door.url())]);
         let id = host.ask(NAME, "x").await;
         assert_eq!(host.answer_to(&id).await, "## answer\n\nresearch: x");
-        assert_eq!(work.ran.lock()[0].depth, 1);
-        let deep = NewTask { depth: u8::MAX, ..new_task(NAME, "x") };
-        host.tasks.invoke(&owner(&host.name), deep).await.expect_err("too deep");
+        let came = work.ran.lock()[0].lineage;
+        assert_eq!((came.depth, came.doors), (1, scope(&host.name).doors));
+        let deep = Scope { depth: u8::MAX, ..scope(&host.name) };
+        host.tasks.invoke(&deep, new_task(NAME, "x")).await.expect_err("too deep");
         caller.close().await;
         host.close().await;
         researcher.close().await;
@@ -618,7 +621,7 @@ async fn a_task_whose_process_is_killed_is_asked_after_by_another() {
         let ask = async move {
             let deps = HttpCallerDeps { agents: vec![remote(&url)], credentials: None };
             let caller = HttpCaller::start(&tasks, deps).expect("it starts");
-            let asked = tasks.invoke(&owner(&agent("RockBot")), new_task(NAME, "x")).await;
+            let asked = tasks.invoke(&scope(&agent("RockBot")), new_task(NAME, "x")).await;
             (asked.expect("it is sent").task_id, caller)
         };
         let (id, _caller) = killed.run(ask).await;

@@ -175,7 +175,7 @@ async fn the_official_client_has_its_tasks_done() {
             assert!(ran.iter().all(|task| task.caller == "http:token:http/alice"));
             let client = ran[0].client.clone().expect("a client");
             assert_eq!(&*client.name, "alice");
-            assert_eq!(client.proof, Proof::Token { issuer: "http".into() });
+            assert_eq!(client.proof, Proof::Token { issuer: "http".into(), id: None });
             door.close().await;
             host.close().await;
         }

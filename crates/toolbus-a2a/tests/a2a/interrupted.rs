@@ -124,7 +124,7 @@ async fn a_result_for_a_caller_that_is_killed_is_told_by_the_next_process() {
             let tasks = killed.host().tasks.clone();
             let ask = async move {
                 let task = new_task("ResearchAgent", "x");
-                tasks.invoke(&owner(&agent("RockBot")), task).await.expect("it is sent").task_id
+                tasks.invoke(&scope(&agent("RockBot")), task).await.expect("it is sent").task_id
             };
             let id = killed.run(ask).await;
             eventually(PATIENCE, async || if work.count() == 1 { Ok(()) } else { Err(()) }).await;
@@ -158,7 +158,7 @@ async fn a_timeout_is_told_by_the_next_process() {
         let ask = async move {
             let timeout = Some(Duration::from_secs(60));
             let task = toolbus_a2a::NewTask { timeout, ..new_task("ResearchAgent", "x") };
-            tasks.invoke(&owner(&agent("RockBot")), task).await.expect("it is sent").task_id
+            tasks.invoke(&scope(&agent("RockBot")), task).await.expect("it is sent").task_id
         };
         let id = killed.run(ask).await;
         killed.kill().await;

@@ -366,7 +366,7 @@ impl Host {
         timeout: Duration,
     ) -> String {
         let task = NewTask { timeout: Some(timeout), ..new_task(target, message) };
-        self.tasks.invoke(&owner(&self.name), task).await.expect("it is sent").task_id
+        self.tasks.invoke(&scope(&self.name), task).await.expect("it is sent").task_id
     }
 
     /// The end of a task, once it is told.
@@ -481,7 +481,6 @@ pub(crate) fn new_task(target: &str, message: &str) -> NewTask {
         skill: "research".to_owned(),
         message: message.to_owned(),
         timeout: None,
-        depth: 0,
     }
 }
 

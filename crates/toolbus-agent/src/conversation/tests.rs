@@ -28,7 +28,7 @@ fn answer(text: &str, calls: &[&str], stop: StopReason) -> Event {
 }
 
 fn said(text: &str) -> Event {
-    Event::Said { text: text.to_owned(), hint: None, id: None }
+    Event::Said { text: text.to_owned(), hint: None, id: None, lineage: None }
 }
 
 fn ended(id: &str, text: &str) -> Event {
@@ -86,7 +86,7 @@ fn results_are_given_back_in_the_order_of_the_calls() {
 fn a_hint_stands_behind_what_was_said() {
     let mut session = Conversation::new(TurnLimits::default());
     let (text, hint) = ("hello".to_owned(), Some("a service".to_owned()));
-    assert_eq!(session.apply(Event::Said { text, hint, id: None }), Ok(vec![ASK]));
+    assert_eq!(session.apply(Event::Said { text, hint, id: None, lineage: None }), Ok(vec![ASK]));
     assert_eq!(last_said(&session), "a service");
     assert_eq!(session.messages().len(), 2);
 }

@@ -4,6 +4,7 @@
 
 mod bus_users;
 mod interrupted;
+mod lineages;
 mod notices;
 mod support;
 mod texts;

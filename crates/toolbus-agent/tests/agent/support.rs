@@ -19,10 +19,11 @@ use toolbus_models::{
     ModelEvent, ModelRequest, OnEvent, StopReason, TokenUsage,
 };
 use toolbus_store::{LazyStore, Location, sqlx};
+use toolbus_testkit::eventually;
 use toolbus_testkit::state::StatePlace;
 use toolbus_tools::call::{Invocation, Output};
 use toolbus_tools::id::SessionId;
-use toolbus_tools::{CallError, Door, Invoker, Principal, Registry, Scope, Tool};
+use toolbus_tools::{CallError, Door, Invoker, Lineage, Principal, Registry, Scope, Tool};
 use toolbus_wire::name::AgentName;
 
 /// What the model answers, once.
@@ -169,6 +170,22 @@ impl Bench {
         texts.iter().map(|text| serde_json::from_str(text).expect("an event")).collect()
     }
 
+    /// Waits until the tool `never` was called so many times.
+    pub(crate) async fn eventually_called(&self, times: usize) {
+        eventually(Duration::from_secs(20), async || {
+            let called = self.ids.lock().len();
+            if called >= times { Ok(()) } else { Err(called) }
+        })
+        .await;
+    }
+
+    /// Writes an event of a session down, as another process would.
+    pub(crate) async fn record(&self, session: &str, event: Event) {
+        let mut open = self.agent.sessions().open(&at(session)).await.expect("a session");
+        open.record(event).await.expect("it is written");
+        open.close().await;
+    }
+
     /// Says something in this session.
     pub(crate) async fn say(&self, session: &str, text: &str) -> TurnReport {
         self.say_in(&scope(session), text).await.0
@@ -222,6 +239,12 @@ fn registry(invocations: &Invocations) -> Registry {
         Ok(Output::text(format!("after {text}")))
     };
     registry.register(tool("late").read_only(), late).expect("a tool");
+    // Whatever its call inherits.
+    let inherited = |call: Invocation| {
+        let lineage = serde_json::to_string(&Lineage::of(&call.scope));
+        std::future::ready(Ok(Output::text(lineage.expect("a lineage is JSON"))))
+    };
+    registry.register(tool("inherited").read_only(), inherited).expect("a tool");
     let stuck = |_: Invocation| std::future::pending();
     let stuck_tool = tool("stuck").with_timeout(Duration::from_millis(50));
     registry.register(stuck_tool.read_only(), stuck).expect("a tool");

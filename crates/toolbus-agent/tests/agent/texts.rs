@@ -24,7 +24,7 @@ fn answered(calls: Vec<ModelCall>, stop: StopReason) -> Event {
 fn begun(limits: TurnLimits) -> Conversation {
     let mut session = Conversation::new(limits);
     session
-        .apply(Event::Said { text: "hello".to_owned(), hint: None, id: None })
+        .apply(Event::Said { text: "hello".to_owned(), hint: None, id: None, lineage: None })
         .expect("it is idle");
     session
 }
@@ -69,7 +69,8 @@ fn a_result_that_is_cut_says_so() {
 #[test]
 fn what_was_left_out_is_told() {
     let mut session = begun(TurnLimits::default());
-    let said = |text: &str| Event::Said { text: text.to_owned(), hint: None, id: None };
+    let said =
+        |text: &str| Event::Said { text: text.to_owned(), hint: None, id: None, lineage: None };
     for text in ["second", "third"] {
         session.apply(answered(Vec::new(), StopReason::End)).expect("it is asked");
         session.apply(said(text)).expect("it is idle");

@@ -170,7 +170,7 @@ pub(crate) async fn work(call: Invocation) -> Outcome {
 
 /// Somebody who is proven to be this.
 pub(crate) fn user(name: &str) -> Arc<Scope> {
-    let proof = Proof::Token { issuer: "here".into() };
+    let proof = Proof::Token { issuer: "here".into(), id: None };
     let principal = Principal { name: name.into(), proof };
     Arc::new(Scope::new(Door::Http, principal, AgentName::standard()))
 }

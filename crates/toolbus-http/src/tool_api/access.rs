@@ -149,7 +149,7 @@ async fn identify(shared: &Shared, request: &Parts) -> Result<Caller, ApiError> 
     }
     let key = shared.keys.find(token).await?;
     let key = key.ok_or_else(|| invalid("the key is not known, was revoked or has expired"))?;
-    let proof = Proof::Token { issuer: KEY_ISSUER.into() };
+    let proof = Proof::Token { issuer: KEY_ISSUER.into(), id: Some(key.id.into()) };
     let principal = Principal { name: Arc::from(key.name.as_str()), proof };
     Ok(Caller { principal, role: key.role, plan: plan_of(&key.plan) })
 }

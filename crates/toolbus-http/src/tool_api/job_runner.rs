@@ -12,10 +12,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::Progress;
-use toolbus_policy::parse_principal;
+use toolbus_policy::parse_owner;
 use toolbus_store::until_changed;
 use toolbus_tools::Principal;
 use toolbus_tools::scope::Proof;
+use toolbus_tools::visitors::Visitors;
 
 use super::Shared;
 use super::api_error::{ApiError, ApiErrorCode};
@@ -263,16 +264,30 @@ async fn run_to_end(shared: &Shared, job: &Job, live: watch::Sender<JobProgress>
     }
 }
 
-/// For whom a job is run. A key that was revoked since runs nothing more.
+/// For whom a job is run. A key that was revoked since runs nothing more, and neither does a client
+/// that settings do not name any more.
 async fn owner_of(shared: &Shared, job: &Job) -> Result<Principal, ApiError> {
-    let principal = parse_principal(&job.owner)
+    let principal = parse_owner(&job.owner)
         .map_err(|_| ApiError::new(ApiErrorCode::InternalError, "the owner cannot be read"))?;
-    let is_of_key = matches!(&principal.proof, Proof::Token { issuer } if **issuer == *KEY_ISSUER);
-    if is_of_key && shared.keys.active_id(&principal.name).await?.is_none() {
-        let what = "the key of its owner was revoked or has expired";
-        return Err(ApiError::new(ApiErrorCode::Forbidden, what));
+    let what = match key_of(&principal) {
+        Some(id) if !shared.keys.is_active(id).await? => {
+            "the key of its owner was revoked or has expired"
+        }
+        None if Visitors::is_client(&principal) && !shared.visitors.has_client(&principal) => {
+            "its owner is no client any more"
+        }
+        _ => return Ok(principal),
+    };
+    Err(ApiError::new(ApiErrorCode::Forbidden, what))
+}
+
+/// The id of the key that a principal was let in by. `None`: it was none.
+pub(super) fn key_of(principal: &Principal) -> Option<&str> {
+    match &principal.proof {
+        // One without an id was kept before keys had theirs in it, and is no key's any more.
+        Proof::Token { issuer, id } if **issuer == *KEY_ISSUER => Some(id.as_deref().unwrap_or("")),
+        _ => None,
     }
-    Ok(principal)
 }
 
 fn end_of_error(error: &ApiError) -> JobEnd {

@@ -281,27 +281,28 @@ impl Keys {
             .await
     }
 
-    /// The id of the key of this name, while it may be used.
-    pub(crate) async fn active_id(&self, name: &str) -> Result<Option<String>, Error> {
+    /// Whether the key of this id may be used.
+    pub(crate) async fn is_active(&self, id: &str) -> Result<bool, Error> {
         let store = self.store.open().await?;
         let now = store.location().now_ms_sql();
         let text = format!(
-            "SELECT id FROM http_keys WHERE name = $1 AND revoked_ms IS NULL
+            "SELECT COUNT(*) FROM http_keys WHERE id = $1 AND revoked_ms IS NULL
              AND (expires_ms IS NULL OR expires_ms > {now})"
         );
-        let id = sqlx::query_scalar(AssertSqlSafe(text)).bind(name);
-        Ok(id.fetch_optional(store.readers()).await?)
+        let count = sqlx::query_scalar(AssertSqlSafe(text)).bind(id);
+        let count: i64 = count.fetch_one(store.readers()).await?;
+        Ok(count > 0)
     }
 
-    /// What the webhooks of the key of this name are signed with, while it may be used.
+    /// What the webhooks of the key of this id are signed with, while it may be used.
     pub(crate) async fn webhook_secret(
         &self,
-        name: &str,
+        id: &str,
     ) -> Result<Option<Zeroizing<String>>, SecretError> {
-        let (Some(id), Some(vault)) = (self.active_id(name).await?, &self.vault) else {
-            return Ok(None);
-        };
-        Ok(vault.find(&secret_place(&id)).await?)
+        match &self.vault {
+            Some(vault) if self.is_active(id).await? => Ok(vault.find(&secret_place(id)).await?),
+            _ => Ok(None),
+        }
     }
 
     /// Removes the secrets of keys that are of no more use. Those that are left are removed the

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_policy::months::month_of;
-use toolbus_policy::principal_text;
+use toolbus_policy::owner_text;
 use toolbus_store::sqlx;
 use toolbus_store::{Error, LazyStore, Transaction};
 use toolbus_tools::Principal;
@@ -98,7 +98,7 @@ impl Counts {
         principal: &Principal,
         plan: Plan,
     ) -> Result<Result<Standing, Exceeded>, Error> {
-        let counted = principal_text(principal);
+        let counted = owner_text(principal);
         let store = self.store.open().await?;
         let mut attempts = 1;
         loop {

@@ -4,7 +4,7 @@ use toolbus_store::{Migration, Migrations};
 
 /// What a store needs that keeps the keys, counts and jobs of clients.
 pub const MIGRATIONS: Migrations =
-    Migrations { owner: "http", steps: &[KEYS_COUNTS_AND_JOBS, DURABLE_WEBHOOKS] };
+    Migrations { owner: "http", steps: &[KEYS_COUNTS_AND_JOBS, DURABLE_WEBHOOKS, CLIENTS] };
 
 const KEYS_COUNTS_AND_JOBS: Migration = Migration {
     version: 1,
@@ -52,6 +52,20 @@ const KEYS_COUNTS_AND_JOBS: Migration = Migration {
                   WHERE ended_ms IS NULL;
               CREATE INDEX http_jobs_owner ON http_jobs (agent, owner);
               CREATE INDEX http_jobs_ended ON http_jobs (agent, ended_ms)",
+};
+
+/// Clients that settings name. A name is that of one client at a time.
+const CLIENTS: Migration = Migration {
+    version: 3,
+    sql: "CREATE TABLE http_clients (
+                  id TEXT PRIMARY KEY,
+                  agent TEXT NOT NULL,
+                  name TEXT NOT NULL,
+                  created_ms BIGINT NOT NULL,
+                  removed_ms BIGINT
+              );
+              CREATE UNIQUE INDEX http_clients_name ON http_clients (agent, name)
+                  WHERE removed_ms IS NULL",
 };
 
 /// A webhook is due from the end of its job on; whoever takes it makes it due later. Secrets that

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
-use toolbus_policy::{parse_principal, principal_text};
+use toolbus_policy::{owner_text, parse_owner};
 use url::Url;
 
 use super::Shared;
 use super::answer::now_ms;
-use super::job_runner::LOOK_INTERVAL;
+use super::job_runner::{LOOK_INTERVAL, key_of};
 use super::jobs::Job;
 use super::routes::jobs::JobData;
 use super::webhooks::{Attempt, Delivery, Webhooks};
@@ -70,12 +70,13 @@ async fn try_once(shared: &Shared, webhooks: &Webhooks, job: &Job) -> Attempt {
         return Attempt::Refused;
     }
     let url = job.webhook_url.as_deref().and_then(|url| Url::parse(url).ok());
-    let (Some(url), Ok(owner)) = (url, parse_principal(&job.owner)) else {
+    let (Some(url), Ok(owner)) = (url, parse_owner(&job.owner)) else {
         return Attempt::Refused;
     };
-    debug_assert_eq!(principal_text(&owner), job.owner, "an owner is kept as it is read");
+    debug_assert_eq!(owner_text(&owner), job.owner, "an owner is kept as it is read");
 
-    let secret = match shared.keys.webhook_secret(&owner.name).await {
+    let Some(key) = key_of(&owner) else { return Attempt::Refused };
+    let secret = match shared.keys.webhook_secret(key).await {
         Ok(Some(secret)) => secret,
         // The key was revoked or has expired.
         Ok(None) => return Attempt::Refused,

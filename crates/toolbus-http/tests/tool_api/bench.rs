@@ -141,6 +141,9 @@ fn schema() -> Value {
     })
 }
 
+/// The clients that settings name, with their tokens.
+const CLIENTS: [(&str, &str); 2] = [("root", ADMIN), ("client", CLIENT)];
+
 impl Bench {
     pub(crate) fn new(place: &StatePlace) -> Self {
         Self::with(place, config(), None)
@@ -151,19 +154,25 @@ impl Bench {
         config: ToolApiConfig,
         webhooks: Option<Arc<dyn SendWebhook>>,
     ) -> Self {
-        Self::with_vault(place, config, webhooks, true)
+        Self::of_parts(place, config, webhooks, true, &CLIENTS)
+    }
+
+    /// The same with these clients.
+    pub(crate) fn with_clients(place: &StatePlace, clients: &[(&str, &str)]) -> Self {
+        Self::of_parts(place, config(), None, true, clients)
     }
 
     /// The same without a vault.
     pub(crate) fn without_vault(place: &StatePlace, webhooks: Arc<dyn SendWebhook>) -> Self {
-        Self::with_vault(place, config(), Some(webhooks), false)
+        Self::of_parts(place, config(), Some(webhooks), false, &CLIENTS)
     }
 
-    fn with_vault(
+    fn of_parts(
         place: &StatePlace,
         config: ToolApiConfig,
         webhooks: Option<Arc<dyn SendWebhook>>,
         has_vault: bool,
+        clients: &[(&str, &str)],
     ) -> Self {
         let migrations = [MIGRATIONS, toolbus_vault::MIGRATIONS];
         let store = LazyStore::new(place.location.parse().unwrap(), &migrations);
@@ -189,8 +198,8 @@ impl Bench {
             store: None,
             splitter: None,
         });
-        let tokens = [("root", ADMIN), ("client", CLIENT)];
-        let tokens = tokens.map(|(name, token)| (name.to_owned(), token.to_owned())).to_vec();
+        let tokens = clients.iter().map(|(name, token)| ((*name).to_owned(), (*token).to_owned()));
+        let tokens = tokens.collect();
         let settings = ApiSettings { tokens, ..ApiSettings::default() };
         let deps = ToolApiDeps {
             name: AgentName::standard(),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use toolbus_http::tool_api::{JobConfig, ToolApiConfig};
 use toolbus_store::sqlx;
 use toolbus_testkit::state::StatePlace;
+use toolbus_wire::name::AgentName;
 use tower::ServiceExt as _;
 
 use crate::bench::{ADMIN, Bench, CLIENT, LIMIT, config, request, until};
@@ -153,13 +154,94 @@ async fn a_job_of_a_revoked_key_is_not_run() {
     bench.gate.add_permits(1);
     until(async || {
         let store = bench.store.open().await.unwrap();
-        let states = sqlx::query_scalar("SELECT state FROM http_jobs WHERE owner LIKE '%short'");
+        let states = sqlx::query_scalar("SELECT state FROM http_jobs WHERE owner LIKE '%short#%'");
         let states: Vec<String> = states.fetch_all(store.readers()).await.unwrap();
         states == ["failed"]
     })
     .await;
     assert_eq!(bench.secrets_read(), read);
     bench.api.drain(LIMIT).await;
+}
+
+/// A key of a name that another had is another owner: it sees none of the jobs, and none of them
+/// runs with its rights.
+#[tokio::test]
+async fn who_gets_a_name_again_owns_nothing_of_the_one_before() {
+    for place in StatePlace::all().await {
+        let bench = Bench::with(&place, one_at_a_time(), None);
+        let running = queue(&bench, json!({"tool_name": "wait"})).await;
+        until_is(&bench, &running, "running").await;
+        let first = bench.key(json!({"name": "ci"})).await;
+        let (key, id) = (first["key"].as_str().unwrap(), first["id"].as_str().unwrap());
+        let body = json!({"tool_name": "echo", "params": {"text": "x"}});
+        let queued = bench.post(key, "/v1/jobs", body).await.data();
+        let path = format!("/v1/jobs/{}", queued["job_id"].as_str().unwrap());
+        bench.delete(ADMIN, &format!("/v1/keys/{id}")).await.data();
+        let second = bench.key(json!({"name": "ci"})).await;
+        let key = second["key"].as_str().unwrap();
+        assert_ne!(second["id"], first["id"]);
+        let read = bench.secrets_read();
+
+        assert_eq!(bench.get(key, &path).await.status, 404);
+        assert_eq!(bench.delete(key, &path).await.status, 404);
+        bench.gate.add_permits(1);
+        until(async || {
+            let store = bench.store.open().await.unwrap();
+            let states = "SELECT state FROM http_jobs WHERE owner LIKE '%/ci#%'";
+            let states: Vec<String> =
+                sqlx::query_scalar(states).fetch_all(store.readers()).await.unwrap();
+            states == ["failed"]
+        })
+        .await;
+        assert_eq!(bench.secrets_read(), read, "nothing ran");
+        bench.api.drain(LIMIT).await;
+    }
+}
+
+/// What a client has queued that settings name no more is not run.
+#[tokio::test]
+async fn a_job_of_a_removed_client_is_not_run() {
+    for place in StatePlace::all().await {
+        let bench = Bench::with(&place, one_at_a_time(), None);
+        let running = queue(&bench, json!({"tool_name": "wait"})).await;
+        until_is(&bench, &running, "running").await;
+        let path = queue(&bench, json!({"tool_name": "echo", "params": {"text": "x"}})).await;
+        bench.api.drain(Duration::ZERO).await;
+
+        let without = Bench::with_clients(&place, &[("root", ADMIN)]);
+        until(async || {
+            let store = without.store.open().await.unwrap();
+            let outcomes =
+                "SELECT outcome FROM http_jobs WHERE outcome LIKE '%no client any more%'";
+            let outcomes: Vec<String> =
+                sqlx::query_scalar(outcomes).fetch_all(store.readers()).await.unwrap();
+            outcomes.len() == 1
+        })
+        .await;
+        assert_eq!(without.get(CLIENT, &path).await.status, 401);
+        assert_eq!(without.secrets_read(), 0);
+        without.api.drain(LIMIT).await;
+    }
+}
+
+#[tokio::test]
+async fn ids_of_clients_are_never_given_again() {
+    for place in StatePlace::all().await {
+        let bench = Bench::new(&place);
+        let ids = async |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            let agent = AgentName::standard();
+            toolbus_http::tool_api::client_ids(&bench.store, &agent, names).await.unwrap()
+        };
+        let first = ids(&["alice", "bob"]).await;
+        assert_eq!(ids(&["bob", "alice"]).await, first, "a restart changes nothing");
+        let without = ids(&["bob"]).await;
+        assert_eq!(without, [("bob".to_owned(), first["bob"].clone())].into());
+        let again = ids(&["alice", "bob"]).await;
+        assert_eq!(again["bob"], first["bob"]);
+        assert_ne!(again["alice"], first["alice"], "another alice");
+        bench.api.drain(LIMIT).await;
+    }
 }
 
 #[tokio::test]

@@ -218,6 +218,35 @@ async fn a_webhook_that_is_too_old_is_given_up() {
     }
 }
 
+/// Neither the old holder of a name nor anybody else is told of a job whose key was revoked, signed
+/// with the secret of the new holder.
+#[tokio::test]
+async fn a_webhook_of_a_revoked_key_is_given_up() {
+    for place in StatePlace::all().await {
+        let receiver = Receiver::new(&[503; 9]);
+        let mut config = quick();
+        config.webhooks.retry_backoff = Duration::from_secs(1);
+        let bench = Bench::with(&place, config, Some(receiver.clone()));
+        let issued = bench.key(json!({"name": "hooked"})).await;
+        queue(&bench, issued["key"].as_str().unwrap()).await;
+        until(async || !receiver.received.lock().is_empty()).await;
+        bench.delete(ADMIN, &format!("/v1/keys/{}", issued["id"].as_str().unwrap())).await.data();
+        bench.key(json!({"name": "hooked"})).await;
+
+        until(async || {
+            let store = bench.store.open().await.unwrap();
+            let state: Option<String> = sqlx::query_scalar("SELECT webhook_state FROM http_jobs")
+                .fetch_one(store.readers())
+                .await
+                .unwrap();
+            state.as_deref() == Some("failed")
+        })
+        .await;
+        assert_eq!(receiver.received.lock().len(), 1);
+        bench.api.drain(LIMIT).await;
+    }
+}
+
 #[tokio::test]
 async fn secrets_are_sealed_and_go_with_their_keys() {
     for place in StatePlace::all().await {

@@ -11,7 +11,7 @@ fn principal(name: &str, proof: Proof) -> Principal {
 }
 
 fn token(issuer: &str, name: &str) -> Principal {
-    principal(name, Proof::Token { issuer: issuer.into() })
+    principal(name, Proof::Token { issuer: issuer.into(), id: None })
 }
 
 fn broker(user: &str, name: &str) -> Principal {
@@ -103,7 +103,7 @@ fn any_principal() -> impl Strategy<Value = Principal> {
         Just(Proof::Claimed),
         Just(Proof::Local),
         text().prop_map(|user| Proof::Broker { user: user.into() }),
-        text().prop_map(|issuer| Proof::Token { issuer: issuer.into() }),
+        text().prop_map(|issuer| Proof::Token { issuer: issuer.into(), id: None }),
     ];
     (text(), proof).prop_map(|(name, proof)| {
         // Of one that the broker knows, only the user counts.
@@ -112,7 +112,25 @@ fn any_principal() -> impl Strategy<Value = Principal> {
     })
 }
 
+/// A principal with an id where its kind has one.
+fn any_owner() -> impl Strategy<Value = Principal> {
+    (any_principal(), proptest::option::of("[ab#/%*\\PC]{1,6}")).prop_map(|(mut who, given)| {
+        if let Proof::Token { id, .. } = &mut who.proof {
+            *id = given.map(Into::into);
+        }
+        who
+    })
+}
+
 proptest! {
+    /// Two owners are never written alike, and each is read as it was written.
+    #[test]
+    fn owners_are_told_apart(who in any_owner(), other in any_owner()) {
+        let text = owner_text(&who);
+        prop_assert_eq!(&parse_owner(&text).unwrap(), &who);
+        prop_assert_eq!(text == owner_text(&other), who == other);
+    }
+
     #[test]
     fn what_is_written_is_read_as_the_same(who in any_principal(), other in any_principal()) {
         let text = principal_text(&who);

@@ -75,8 +75,9 @@ async fn every_kind_of_principal_is_kept() {
         for proof in [
             Proof::Local,
             Proof::Claimed,
-            Proof::Broker { user: "u\"\n".into() },
-            Proof::Token { issuer: "https://issuer".into() },
+            // Of one that the broker knows, only the user counts.
+            Proof::Broker { user: "näme \"x\"".into() },
+            Proof::Token { issuer: "https://issuer".into(), id: Some("k1".into()) },
         ] {
             let principal = Principal { name: "näme \"x\"".into(), proof };
             let scope = Scope::new(Door::Turn, principal, AgentName::standard());

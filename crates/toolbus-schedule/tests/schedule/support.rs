@@ -18,7 +18,7 @@ use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_testkit::eventually;
 use toolbus_testkit::state::StatePlace;
 use toolbus_tools::call::{Call, Outcome};
-use toolbus_tools::{Door, Invoker, Principal, Registry, Scope};
+use toolbus_tools::{Door, Invoker, Lineage, Principal, Registry, Scope};
 use toolbus_wire::name::AgentName;
 
 /// How long something may take that has to come.
@@ -210,6 +210,7 @@ pub(crate) fn task(name: &str, cron: &str) -> NewTask {
         description: format!("do {name}"),
         run_once: false,
         missed: None,
+        lineage: Lineage::of(&scope("model")).for_new_runs(),
     }
 }
 

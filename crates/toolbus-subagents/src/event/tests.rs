@@ -12,7 +12,7 @@ fn event(what: SubagentChange) -> SubagentEvent {
         session: SessionId::parse("s1").expect("a session"),
     };
     let description = "Read the\n\nthree reports".to_owned();
-    SubagentEvent { id: "0123456789ab".to_owned(), owner, description, what }
+    SubagentEvent { id: "0123456789ab".to_owned(), owner, description, what, lineage: None }
 }
 
 fn check(end: SubagentEnd, expected: &str) {

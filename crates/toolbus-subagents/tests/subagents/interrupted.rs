@@ -11,10 +11,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
-use toolbus_subagents::{NewSubagent, Priority, SubagentEnd, subagent_view};
+use toolbus_subagents::{NewSubagent, Priority, SubagentEnd};
 use toolbus_testkit::{eventually, quiet_for};
-use toolbus_tools::View;
-use toolbus_tools::budget::{RunLimits, TurnUsage};
+use toolbus_tools::budget::{TurnUsage, Usage};
 use toolbus_tools::id::{CallId, ToolId};
 
 use crate::support::*;
@@ -114,7 +113,13 @@ async fn one_whose_process_is_killed_goes_on_elsewhere() {
         assert_eq!(other.end_of(&id).await, ("done after all".to_owned(), None));
         let run = second.ran.lock()[0].clone();
         assert_eq!((run.context.as_deref(), run.is_resumed), (Some("for May"), true));
-        assert!(run.scope.is_none() && run.depth == 1 && run.owner == owner());
+        let scope = &run.scope;
+        assert_eq!((scope.depth, &run.owner), (1, &owner()));
+        assert_eq!(scope.doors, scope_of("alice", "s1").doors);
+        // What its caller does not see, it does not see either.
+        assert!(!scope.view.sees(&ToolId::of("mcp:secret", "read")));
+        assert!(!scope.view.sees(&ToolId::of("subagent", "spawn_subagent")));
+        assert!(scope.view.sees(&ToolId::of("inside:subagent", "report_progress")));
         assert!(run.timeout < Duration::from_secs(600) && run.timeout > Duration::from_secs(500));
         other.tells_no_more_than(1).await;
         assert_eq!((first.count(), second.count(), other.listener.ends().len()), (1, 1, 1));
@@ -321,8 +326,8 @@ async fn what_was_spent_is_not_spent_again() {
         Work::new(|run, _| {
             async move {
                 let used = TurnUsage { turns: 1, tokens: 60, cost_micro_usd: 7 };
-                run.account.add_usage(used).expect("there is no limit");
-                run.account.charge_call().expect("there is no limit");
+                run.scope.budget.add_usage(used).expect("there is no limit");
+                run.scope.budget.charge_call().expect("there is no limit");
                 std::future::pending().await
             }
             .boxed()
@@ -330,7 +335,6 @@ async fn what_was_spent_is_not_spent_again() {
     };
     for setup in Setup::all(spending).await {
         let setup = setup.configured(|config| config.handover_grace = A_WHILE);
-        let mut spent = Vec::new();
         let mut process = Process::start(&setup.working(&spending())).await;
         process.spawn("x").await;
         for number in 1..=2 {
@@ -346,24 +350,34 @@ async fn what_was_spent_is_not_spent_again() {
         }
         process.host().work.eventually_ran(1).await;
         let run = process.host().work.ran.lock()[0].clone();
-        spent.push(run.spent.turns);
-        assert_eq!(run.spent.turns, TurnUsage { turns: 2, tokens: 120, cost_micro_usd: 14 });
-        assert_eq!(run.spent.calls, 2);
-
-        let limits = RunLimits { tokens: Some(150), calls: Some(3), ..RunLimits::default() };
-        let budget = run.budget_within(limits);
-        assert!(budget.charge_call().is_ok() && budget.charge_call().is_err());
-        let used = |tokens| TurnUsage { tokens, ..TurnUsage::default() };
-        assert!(budget.add_usage(used(30)).is_ok() && budget.add_usage(used(1)).is_err());
+        // The third has spent its own, too.
+        let turns = TurnUsage { turns: 3, tokens: 180, cost_micro_usd: 21 };
+        eventually(PATIENCE, async || match run.scope.budget.usage() {
+            usage if usage == (Usage { calls: 3, turns }) => Ok(()),
+            usage => Err(usage),
+        })
+        .await;
     }
 }
 
-#[test]
-fn hosts_make_the_view_of_one_that_was_taken_up() {
-    let view = subagent_view(&View::all().without(["mcp:secret/*"]));
-    let sees = |provider, tool| view.sees(&ToolId::of(provider, tool));
-    assert!(sees("inside:subagent", "report_progress") && sees("script", "x"));
-    assert!(!sees("subagent", "spawn_subagent") && !sees("mcp:secret", "x"));
+/// A row without a lineage says of nothing what it may see, so nobody does its work.
+#[tokio::test]
+async fn one_whose_lineage_cannot_be_read_fails() {
+    for setup in Setup::all(Work::endless).await {
+        let killed = setup.start_without_runner();
+        let id = killed.spawn("x").await;
+        killed.close(Duration::ZERO).await;
+        let next = setup.working(&Work::echo()).start_without_runner();
+        next.sabotage("UPDATE subagents SET holder = 'gone', lease_until_ms = 1, lineage = '{}'")
+            .await;
+        let next = setup.working(&Work::echo()).start();
+        let (text, error) = next.end_of(&id).await;
+        assert_eq!(
+            (text.as_str(), error.as_deref()),
+            ("", Some("what it inherits cannot be read"))
+        );
+        assert_eq!((next.work.count(), next.listener.ends()[0].lineage.clone()), (0, None));
+    }
 }
 
 /// Somebody else may have ended it: a process that comes back late writes nothing over that.

@@ -27,9 +27,9 @@ async fn a_subagent_does_its_work_and_its_end_is_told_once() {
         let run = host.work.ran.lock().pop().unwrap();
         assert_eq!((run.id.as_str(), run.owner), (id.as_str(), owner()));
         assert_eq!((run.context.as_deref(), run.is_resumed), (Some("for May"), false));
-        assert_eq!((run.depth, run.timeout), (1, Duration::from_secs(600)));
+        assert_eq!((run.scope.depth, run.timeout), (1, Duration::from_secs(600)));
         // What it has left below itself ends with it.
-        assert!(run.scope.unwrap().cancelled.is_cancelled());
+        assert!(run.scope.cancelled.is_cancelled());
         let heard = stranger.heard::<SubagentResultMessage>(1).await.remove(0);
         assert_eq!(heard.task_id, id);
         assert_eq!(heard.subagent_session_id, format!("subagent/{id}"));
@@ -59,7 +59,7 @@ async fn the_scope_is_a_narrower_child() {
         host.subagents.spawn(&caller, &call, new_subagent("x")).await.unwrap();
         host.work.eventually_ran(1).await;
         let run = host.work.ran.lock()[0].clone();
-        let child = run.scope.clone().unwrap();
+        let child = run.scope.clone();
         assert_eq!((child.door, child.depth), (Door::Turn, caller.depth + 1));
         assert_eq!((&child.principal, &child.run), (&caller.principal, &caller.run));
         assert_eq!(child.parent, Some(call));
@@ -88,7 +88,7 @@ async fn the_scope_is_a_narrower_child() {
         let used = TurnUsage { tokens: 101, ..TurnUsage::default() };
         assert!(child.budget.add_usage(used).is_err());
         assert_eq!(caller.budget.usage().turns.tokens, 101);
-        assert_eq!(run.account.usage().turns.tokens, 101);
+        assert_eq!(run.scope.budget.usage().turns.tokens, 101);
     }
 }
 
@@ -99,7 +99,7 @@ async fn a_subagent_has_no_subagents() {
         let host = setup.start();
         host.spawn("x").await;
         host.work.eventually_ran(1).await;
-        let inside = host.work.ran.lock()[0].scope.clone().unwrap();
+        let inside = host.work.ran.lock()[0].scope.clone();
         let chain = inside.child(Door::Chain, &CallId::random()).unwrap();
         for scope in [&*inside, &chain] {
             let spawned = host.subagents.spawn(scope, &CallId::random(), new_subagent("y")).await;
@@ -191,7 +191,7 @@ async fn cancelling_stops_the_work_and_all_below() {
         let host = setup.start();
         let id = host.spawn("x").await;
         host.work.eventually_ran(1).await;
-        let below = host.work.ran.lock()[0].scope.as_ref().unwrap().cancelled.child_token();
+        let below = host.work.ran.lock()[0].scope.cancelled.child_token();
         for (scope, id) in [
             (scope_of("bob", "s1"), &*id),
             (scope_of("alice", "s2"), &*id),

@@ -22,7 +22,8 @@ use toolbus_subagents::{
 use toolbus_testkit::state::StatePlace;
 use toolbus_testkit::{eventually, quiet_for};
 use toolbus_tools::id::{CallId, SessionId};
-use toolbus_tools::{Door, Principal, Scope};
+use toolbus_tools::scope::DoorSet;
+use toolbus_tools::{Budget, Door, Lineage, Principal, Scope, View};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Message, message};
 
@@ -211,17 +212,26 @@ impl Work {
 }
 
 impl RunSubagent for Work {
-    fn run(
-        &self,
-        run: SubagentRun,
-        stop: CancellationToken,
-        paused: watch::Receiver<bool>,
-    ) -> BoxFuture<'_, SubagentEnd> {
+    fn restore_scope<'a>(
+        &'a self,
+        lineage: &'a Lineage,
+        owner: SessionOwner,
+    ) -> BoxFuture<'a, Result<Scope, String>> {
+        let account = lineage
+            .run_account()
+            .map_or_else(Budget::unlimited, |account| Budget::unlimited().restore(account));
+        let SessionOwner { agent, principal, session } = owner;
+        let restored = lineage.clone().restore(principal, agent, Some(session), account);
+        std::future::ready(restored.map_err(|error| error.to_string())).boxed()
+    }
+
+    fn run(&self, run: SubagentRun, paused: watch::Receiver<bool>) -> BoxFuture<'_, SubagentEnd> {
         self.ran.lock().push(run.clone());
         let at_a_time = self.at_a_time.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_a_time.fetch_max(at_a_time, Ordering::SeqCst);
         async move {
             let _under_way = UnderWay(&self.at_a_time);
+            let stop = run.scope.cancelled.clone();
             (self.behave)(run, stop, paused).await
         }
         .boxed()
@@ -449,6 +459,8 @@ pub(crate) fn scope() -> Scope {
 
 pub(crate) fn scope_of(principal: &str, session: &str) -> Scope {
     Scope::new(Door::Turn, Principal::claimed(principal), AgentName::standard())
+        .through(DoorSet::of(&[Door::Mcp]))
+        .with_view(View::all().without(["mcp:secret/*"]))
         .with_session(Some(SessionId::parse(session).expect("a session")))
 }
 

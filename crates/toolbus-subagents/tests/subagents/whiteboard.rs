@@ -17,7 +17,7 @@ async fn a_session_and_its_subagents_share_one() {
             subagents.spawn(&scope(), &CallId::random(), new_subagent("x")).await.unwrap();
         }
         host.work.eventually_ran(2).await;
-        let inside = |at: usize| host.work.ran.lock()[at].scope.clone().unwrap();
+        let inside = |at: usize| host.work.ran.lock()[at].scope.clone();
         let (one, other) = (inside(0), inside(1));
         subagents.write_entry(&scope(), "budget", "40").await.unwrap();
         subagents.write_entry(&one, " budget ", "50").await.unwrap();

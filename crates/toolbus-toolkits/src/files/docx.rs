@@ -1,7 +1,8 @@
 //! The text of `.docx` documents: a ZIP archive with the text as XML.
 //!
 //! Invariants: no more is unpacked than [`UNPACKED_BYTES_MAX`], whatever the archive says of
-//! itself; elements are nested no deeper than [`DEPTH_MAX`]; nothing of the archive becomes a path.
+//! itself; elements are nested no deeper than [`DEPTH_MAX`], and there are no more paragraphs than
+//! [`PARAGRAPHS_MAX`]; nothing of the archive becomes a path.
 
 use std::io::{BufReader, Cursor, Read};
 
@@ -17,6 +18,8 @@ const TEXT_PART: &str = "word/document.xml";
 const ENTRIES_MAX: usize = 4096;
 /// Most bytes that are unpacked.
 const UNPACKED_BYTES_MAX: u64 = 64 << 20;
+/// Most paragraphs: an empty one takes four bytes of XML, and ten times that in memory.
+const PARAGRAPHS_MAX: usize = 1 << 18;
 /// Deepest nesting of elements.
 const DEPTH_MAX: usize = 256;
 /// What begins the record of each entry in an archive's directory.
@@ -126,6 +129,9 @@ impl Paragraphs {
 
         self.fallbacks += usize::from(element == Element::Fallback);
         if element == Element::Paragraph && self.fallbacks == 0 {
+            if self.paragraphs.len() == PARAGRAPHS_MAX {
+                return Err(format!("it has more than {PARAGRAPHS_MAX} paragraphs"));
+            }
             self.open.push(self.paragraphs.len());
             self.paragraphs.push(String::new());
         }

@@ -6,9 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use toolbus_config::{ByteSize, TimeSpan};
+use toolbus_testkit::memory::resident_bytes;
 use toolbus_toolkits::shell::Isolation;
 
-use crate::support::{Bench, processes_with, resident_bytes, wait_until};
+use crate::support::{Bench, processes_with, wait_until};
 
 async fn gone(mark: &str) {
     wait_until("a process lives on", || processes_with(mark).is_empty()).await;

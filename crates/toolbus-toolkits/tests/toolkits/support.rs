@@ -204,11 +204,3 @@ pub(crate) async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     )
     .await;
 }
-
-/// Memory of this process, in bytes.
-pub(crate) fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("it is there");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
-    let number = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
-    number.expect("a number") << 10
-}

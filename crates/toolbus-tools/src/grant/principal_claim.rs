@@ -17,7 +17,9 @@ pub(super) fn write_principal_claim(principal: &Principal) -> String {
     match &principal.proof {
         Proof::Claimed => format!("claimed:{name}"),
         Proof::Broker { user } => format!("broker({}):{name}", escape_name(&shorten_name(user))),
-        Proof::Token { issuer } => format!("token({}):{name}", escape_name(&shorten_name(issuer))),
+        Proof::Token { issuer, .. } => {
+            format!("token({}):{name}", escape_name(&shorten_name(issuer)))
+        }
         Proof::Local => format!("local:{name}"),
     }
 }

@@ -11,6 +11,7 @@ fn visitors(tokens: &[(&str, &str)]) -> Visitors {
         allowed_hosts: vec!["agent.example.com".to_owned(), "other:8080".to_owned()],
         allowed_origins: vec!["https://chat.example.com".to_owned()],
         tokens: tokens.collect(),
+        client_ids: [("alice".to_owned(), "c1".to_owned())].into(),
     })
 }
 

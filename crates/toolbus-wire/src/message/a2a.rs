@@ -13,6 +13,10 @@ use crate::json::{self, RawJson};
 /// already, so that agents that ask each other in a circle come to an end.
 pub const DEPTH_HEADER: &str = "agent-depth";
 
+/// Toolbus extension, a logical header of a task: the doors that it came through at the agents
+/// before, such as `mcp,chain`.
+pub const DOORS_HEADER: &str = "agent-doors";
+
 /// The role of whoever asks, in a message.
 pub const ROLE_USER: &str = "user";
 /// The role of the agent that answers.

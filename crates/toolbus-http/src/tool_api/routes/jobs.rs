@@ -16,7 +16,7 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use toolbus_policy::principal_text;
+use toolbus_policy::owner_text;
 use toolbus_store::until_changed;
 use toolbus_tools::scope::Proof;
 use url::Url;
@@ -147,7 +147,7 @@ pub(crate) async fn queue(
     shared.find_tool(&scope, &execution.tool_name)?;
 
     let new = NewJob {
-        owner: principal_text(&caller.principal),
+        owner: owner_text(&caller.principal),
         tool: execution.tool_name,
         arguments: Value::Object(execution.arguments).to_string(),
         timeout_ms: i64::try_from(execution.timeout.as_millis()).unwrap_or(i64::MAX),
@@ -173,7 +173,7 @@ fn check_webhooks(shared: &Shared, caller: &Caller) -> Result<(), ApiError> {
         return Err(ApiError::invalid(what));
     }
     let has_key =
-        matches!(&caller.principal.proof, Proof::Token { issuer } if **issuer == *KEY_ISSUER);
+        matches!(&caller.principal.proof, Proof::Token { issuer, .. } if **issuer == *KEY_ISSUER);
     match has_key {
         true => Ok(()),
         false => Err(ApiError::invalid("webhook_url: webhooks are signed for keys alone")),
@@ -200,7 +200,7 @@ pub(crate) async fn read(
 }
 
 async fn find(shared: &Shared, caller: &Caller, id: &str) -> Result<Job, ApiError> {
-    let found = shared.jobs.rows.find(&principal_text(&caller.principal), id).await?;
+    let found = shared.jobs.rows.find(&owner_text(&caller.principal), id).await?;
     found.ok_or_else(|| no_job(id))
 }
 
@@ -240,7 +240,7 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Data<JobData>, ApiError> {
     caller.need(Role::Executor)?;
-    let owner = principal_text(&caller.principal);
+    let owner = owner_text(&caller.principal);
     match shared.jobs.rows.cancel(&owner, &id).await? {
         Cancelled::Yes(job) => {
             // Its webhook is due.

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use toolbus_testkit::memory::peak_bytes;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -48,6 +49,17 @@ fn paragraphs_are_lines_and_those_of_tables_are_among_them() {
     let body = format!("{}{table}<w:p/>{}", paragraph("one"), paragraph("two"));
     check(&body, "one\ncell\n\ntwo");
     check("", "");
+}
+
+/// Ten times as many as are read, in a file of a few kilobytes.
+#[test]
+fn a_document_of_too_many_paragraphs_is_refused_in_little_memory() {
+    let bytes = document(&"<w:p/>".repeat(10 * PARAGRAPHS_MAX));
+    assert!(bytes.len() < 1 << 20);
+    let before = peak_bytes();
+    refused(&bytes, "it has more than 262144 paragraphs");
+    let grown = peak_bytes() - before;
+    assert!(grown <= 64 << 20, "{} MiB more", grown >> 20);
 }
 
 /// Rule 19 of 2c.

@@ -121,7 +121,8 @@ fn what_an_agent_has_sealed_passes_with_what_it_claims() {
     let claims = verify(&sealed()).unwrap();
     assert_eq!(claims.principal, "local:local");
 
-    let token = Principal { name: "ada".into(), proof: Proof::Token { issuer: "corp".into() } };
+    let token =
+        Principal { name: "ada".into(), proof: Proof::Token { issuer: "corp".into(), id: None } };
     let user = Principal { name: "bob".into(), proof: Proof::Broker { user: "toolbus".into() } };
     for (principal, expected) in [
         (
@@ -464,7 +465,7 @@ fn a_header_that_is_too_long_is_not_read() {
 
     // The longest that an agent writes: of a name and an issuer that are cut, and escaped throughout.
     for name in ["\u{1f980}", ")", "\\", "n"].map(|part| part.repeat(2_000)) {
-        let issuer = Proof::Token { issuer: name.as_str().into() };
+        let issuer = Proof::Token { issuer: name.as_str().into(), id: None };
         let principal = Principal { name: name.as_str().into(), proof: issuer };
         let envelope = sealed_by(&permit_of(principal, SECRET), in_a_minute());
         assert!(verify(&envelope).is_ok());

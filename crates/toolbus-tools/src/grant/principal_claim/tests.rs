@@ -5,7 +5,7 @@ fn claim(name: &str, proof: Proof) -> String {
 }
 
 fn issuer(issuer: &str) -> Proof {
-    Proof::Token { issuer: issuer.into() }
+    Proof::Token { issuer: issuer.into(), id: None }
 }
 
 #[test]
