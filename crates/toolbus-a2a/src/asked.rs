@@ -28,7 +28,7 @@ pub(crate) struct NewAsked {
     pub(crate) target: String,
     pub(crate) skill: String,
     pub(crate) timeout_ms: i64,
-    /// What turns inherit that are begun to tell of it.
+    /// The lineage of turns that are begun to tell of it.
     pub(crate) lineage: Lineage,
     /// What is sent over HTTP.
     pub(crate) over_http: Option<NewSent>,

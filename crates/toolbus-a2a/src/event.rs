@@ -28,7 +28,7 @@ pub struct TaskEvent {
     pub what: TaskChange,
     /// The key of working memory that the text of the result is kept under.
     pub kept_at: Option<String>,
-    /// What a turn inherits that is begun to tell it. `None`: no turn may be begun.
+    /// The lineage of a turn that is begun to tell it. `None`: no turn may be begun.
     pub lineage: Option<Lineage>,
 }
 

@@ -58,7 +58,7 @@ pub struct Task {
     pub caller: String,
     /// The client that asks over HTTP, known by its token where clients have any.
     pub client: Option<Principal>,
-    /// What it came through at the agents before.
+    /// Depth and doors from the agents before.
     pub lineage: TaskLineage,
     /// Whether another process has begun it and was lost. Who cannot go on with it where it was
     /// lets it fail: it is not to be done twice.

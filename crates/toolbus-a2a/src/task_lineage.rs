@@ -6,19 +6,19 @@ use toolbus_store::sqlx::{self, Row as _};
 use toolbus_tools::Scope;
 use toolbus_tools::scope::{DEPTH_MAX, DoorSet};
 
-/// How many agents and scopes a task has come through, and every door. Nothing proves what another
-/// agent says of it, and nothing needs to: it only narrows what the work may do.
+/// The depth and the doors of a task. The word of another agent for them is not proven, and need not
+/// be: it only narrows what the work may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskLineage {
-    /// How many agents and scopes it has come through. The scope of the work has a depth of at
-    /// least one more.
+    /// Number of agents and scopes that it has come through. The scope of the work has a depth of
+    /// at least one more.
     pub depth: u8,
     /// The doors that it came through at the agents before. Rules for any of them hold for the
     /// work.
     pub doors: DoorSet,
 }
 
-/// Why what a task says of where it came from is not taken.
+/// Why the lineage of a task is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error("tasks are nested too deep")]

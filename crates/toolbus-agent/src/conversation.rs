@@ -66,7 +66,7 @@ pub enum Event {
         /// The id of what is said, where it may come twice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// What the turn inherits, for the process that brings it to its end.
+        /// The lineage of the turn, for the process that brings it to its end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lineage: Option<Lineage>,
     },

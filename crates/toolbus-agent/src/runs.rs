@@ -16,7 +16,7 @@ use toolbus_store::{Error as StoreError, LazyStore, Transaction};
 use toolbus_tools::budget::{TurnUsage, Usage};
 use toolbus_tools::{Budget, Lineage, Scope};
 
-/// How long a run is remembered after work for it was last written down.
+/// Time that a run is remembered after its row was last written.
 const RUN_TTL_MS: i64 = 30 * 24 * 3_600 * 1_000;
 /// Accounts that a process remembers without work under way; what is beyond that is read from rows.
 const IDLE_ACCOUNTS_MAX: usize = 1_000;
@@ -31,7 +31,7 @@ pub(crate) struct Runs {
 /// The account of a run in this process.
 struct RunAccount {
     account: Budget,
-    /// What of it is in the row, and what was spent before there was work here.
+    /// The part that is in the row, and that was spent before there was work here.
     written: Usage,
     /// Turns that are under way.
     turns: usize,

@@ -293,7 +293,7 @@ impl Sessions {
         &self.store
     }
 
-    /// What turns may take.
+    /// The limits of turns.
     pub(crate) fn limits(&self) -> &TurnLimits {
         &self.limits
     }

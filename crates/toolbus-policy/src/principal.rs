@@ -15,7 +15,7 @@ use toolbus_tools::scope::Proof;
 
 use crate::glob::{self, Glob, Symbol};
 
-/// What stands before the id of a token in the text of an owner.
+/// The mark before the id of a token in the text of an owner.
 const ID_MARK: &str = "#";
 
 /// A pattern over principals.

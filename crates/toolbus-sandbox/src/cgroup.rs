@@ -20,7 +20,7 @@ use crate::config::Limits;
 use crate::nonce;
 
 const PREFIX: &str = "toolbus-sandbox";
-/// How often removing the last groups is tried when a service ends.
+/// Attempts to remove the last groups when a service ends.
 const LAST_ATTEMPTS: usize = 20;
 /// Between two of these attempts.
 const LAST_ATTEMPTS_BACKOFF: Duration = Duration::from_millis(10);

@@ -25,7 +25,7 @@ pub struct Fire {
     pub missed: u64,
     /// How often it was put off.
     pub attempts: u32,
-    /// What the run inherits: doors, view and artifacts of the scope that has scheduled the task.
+    /// The lineage of the run: doors, view and artifacts of the scope that has scheduled the task.
     /// `None`: it cannot be read, and nothing may be run.
     pub lineage: Option<Lineage>,
 }

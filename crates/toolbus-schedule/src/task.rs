@@ -28,7 +28,7 @@ pub struct NewTask {
     pub run_once: bool,
     /// What becomes of fires that are missed. `None`: as it is configured.
     pub missed: Option<MissedRule>,
-    /// What each run of it inherits.
+    /// The lineage of each run.
     pub lineage: Lineage,
 }
 

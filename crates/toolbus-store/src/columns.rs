@@ -10,8 +10,8 @@ use sqlx::{Database, Decode, Encode, Row as _, Type};
 /// Longest text of a [`JsonColumn`], in bytes.
 pub const JSON_COLUMN_BYTES_MAX: usize = 256 << 10;
 
-/// Whose a row is. The text is opaque here: equal texts are one owner, and an owner that is gone
-/// leaves its text to nobody else.
+/// The owner of a row. The text is opaque here: equal texts are one owner, and no later owner gets
+/// the text of one that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(String);
 

@@ -24,7 +24,7 @@ pub struct SubagentEvent {
     pub description: String,
     /// What happened.
     pub what: SubagentChange,
-    /// What a turn inherits that is begun to tell it. `None`: no turn may be begun.
+    /// The lineage of a turn that is begun to tell it. `None`: no turn may be begun.
     pub lineage: Option<Lineage>,
 }
 

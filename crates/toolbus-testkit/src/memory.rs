@@ -1,7 +1,7 @@
 //! Memory of this process, for tests of what hostile input may take. Each test has a process of its
 //! own, so nothing else grows meanwhile.
 
-/// What is resident now, in bytes.
+/// Resident memory now, in bytes.
 ///
 /// # Panics
 /// Where the system does not say.

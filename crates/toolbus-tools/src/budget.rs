@@ -95,7 +95,7 @@ pub struct AccountState {
     /// When the last call must have begun, in milliseconds of Unix time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// What was spent.
+    /// The amounts spent.
     pub spent: Usage,
 }
 
@@ -342,7 +342,7 @@ impl Account {
 }
 
 impl Usage {
-    /// What this has more than another.
+    /// The difference to an earlier state.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         let (turns, before) = (self.turns, earlier.turns);

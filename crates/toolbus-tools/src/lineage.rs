@@ -1,4 +1,4 @@
-//! Lineage: what work inherits from the scope that began it, in the form that rows keep.
+//! Lineage: the bounds that work inherits from the scope that began it, in the form that rows keep.
 //!
 //! Work that outlives its call has a row: a subagent, a task of another agent, a schedule, a
 //! notice. Whichever process does the work later restores the scope from the lineage of the row, so
@@ -14,7 +14,7 @@ use crate::id::{Error, RunId, SessionId};
 use crate::scope::{DEPTH_MAX, Door, DoorSet, Principal, Scope};
 use crate::view::{View, ViewStep};
 
-/// What work inherits from the scope that began it. Its JSON has no place for secrets.
+/// The bounds that work inherits from the scope that began it. Its JSON has no place for secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lineage {
@@ -24,7 +24,7 @@ pub struct Lineage {
     door: Door,
     /// Every door that the work came through.
     doors: DoorSet,
-    /// How many scopes are above.
+    /// The depth of the scope.
     depth: u8,
     /// The steps that narrow the view, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

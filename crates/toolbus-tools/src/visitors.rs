@@ -98,14 +98,13 @@ impl Visitors {
         !self.clients.is_empty()
     }
 
-    /// Whether a principal is one of the clients that have tokens now. Whoever is none of them, and
-    /// was one, may do nothing more.
+    /// Returns true if a principal is one of the clients that have tokens now.
     #[must_use]
     pub fn has_client(&self, principal: &Principal) -> bool {
         self.clients.iter().any(|(_, client)| client == principal)
     }
 
-    /// Whether a principal was let in by a token of a client.
+    /// Returns true if a principal was admitted by a token of a client.
     #[must_use]
     pub fn is_client(principal: &Principal) -> bool {
         matches!(&principal.proof, Proof::Token { issuer, .. } if **issuer == *ISSUER)

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use toolbus_chain::ChainPolicy;
 use toolbus_testkit::eventually;
+use toolbus_testkit::memory::peak_bytes;
 use toolbus_tools::call::Call;
 use toolbus_wire::ErrorCode;
 
@@ -31,6 +32,32 @@ async fn rv_c13_a_program_that_fails_has_a_result_with_its_calls() {
     assert!(error.contains("line 3"), "the traceback is the program's own: {error}");
     assert!(!error.contains("<prelude>"), "{error}");
     assert!(ran.text.lines().last().unwrap().starts_with("[1 tool call, "), "{}", ran.text);
+}
+
+/// Calls by names that no tool has count like others, and of each name only the beginning is kept:
+/// the trace of a program does not grow with what it sends.
+#[tokio::test]
+async fn calls_by_long_names_are_counted_and_take_little_memory() {
+    let policy = ChainPolicy { tool_calls_max: 50, ..ChainPolicy::default() };
+    let Some(chains) = Chains::with(policy, |builder| builder).await else { return };
+    let code = "
+errors = set()
+for number in range(300):
+    try:
+        tools['x' * 900_000](number=number)
+    except Exception as error:
+        errors.add(str(error)[-60:])
+print(sorted(errors))
+";
+    let before = peak_bytes();
+    let ran = chains.run(code).await;
+    let grown = peak_bytes() - before;
+    assert!(grown <= 128 << 20, "{} MiB more for 257 MiB of names", grown >> 20);
+    let output = ran.result["output_text"].as_str().unwrap();
+    assert!(output.contains("the budget of calls is spent: 50 used of 50"), "{output}");
+    let trace = ran.result["call_trace"].as_array().unwrap();
+    assert_eq!(trace.len(), 300);
+    assert!(trace.iter().all(|record| record["tool"].as_str().unwrap().len() <= 256));
 }
 
 /// RV-C3 and 1c.22: the host ends it, it is a timeout, and the trace is kept.

@@ -4,7 +4,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// What the artifacts of the world hold.
+/// The contents of the artifacts of the world.
 pub(crate) const CONTENTS: [&str; 8] = [
     "GitHub",
     "github",
@@ -24,11 +24,11 @@ pub(crate) struct CallSpec {
     pub(crate) arguments: Vec<(&'static str, Part)>,
     /// Wrapped into a call of the tool itself, as some models do.
     pub(crate) is_wrapped: bool,
-    /// What an approver makes of the arguments.
+    /// The arguments that an approver puts in their place.
     pub(crate) change: Option<Vec<(&'static str, Part)>>,
 }
 
-/// Where a call comes in.
+/// The entry that a call comes in by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Entry {
     CommandLine,

@@ -16,7 +16,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use self::calls::{CallSpec, any_call};
 use self::world::{Checked, World};
 
-/// How many calls are generated. Without the rule that references are read before the subject is
+/// The number of generated calls. Without the rule that references are read before the subject is
 /// resolved, one of the first thousand is found that runs what nobody judged.
 const CALLS: u32 = 10_000;
 

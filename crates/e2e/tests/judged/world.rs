@@ -30,10 +30,10 @@ use toolbus_wire::{Envelope, Topic, header, json, message, topic};
 
 use super::calls::{CONTENTS, CallSpec, Entry, Part};
 
-/// How long anything may take that has to come.
+/// Limit for anything that has to come.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// The id of the tool that ran.
@@ -45,7 +45,7 @@ pub(crate) struct Checked {
 pub(crate) struct World {
     toolbus: Toolbus,
     references: Vec<Value>,
-    /// What the policy was asked about, with its answer.
+    /// The subjects that the policy was asked about, with its answers.
     judged: Arc<Mutex<Vec<(String, bool)>>>,
     ran: Arc<Mutex<Vec<String>>>,
     change: Arc<Mutex<Option<Value>>>,
@@ -72,7 +72,7 @@ impl Gate for Change {
     }
 }
 
-/// What the operator allows: nothing that deletes, and no notes for MCP clients, whatever is
+/// The operator's rules: nothing that deletes, and no notes for MCP clients, whatever is
 /// between them and the call.
 fn allows(subject: &str, doors: DoorSet) -> bool {
     let is_deleting = subject.to_ascii_lowercase().contains("delete");
@@ -292,8 +292,8 @@ async fn serve(bus: &Arc<dyn Bus>, topic: &Topic, ran: &Arc<Mutex<Vec<String>>>)
     bus.subscribe(subscription, Arc::new(handle)).await.unwrap()
 }
 
-/// What a request runs, by what is in it alone, and the answer. Whoever asks about a server is told
-/// that it is away.
+/// The tool that a request runs, by its contents alone, and the answer. Questions about a server are
+/// answered as if it were away.
 fn answer(request: &Envelope) -> (Option<ToolId>, Envelope) {
     if message::is::<ToolInvokeRequest>(request) {
         let server = request.headers.get(header::MCP_SERVER).unwrap();

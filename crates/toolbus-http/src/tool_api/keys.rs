@@ -281,7 +281,7 @@ impl Keys {
             .await
     }
 
-    /// Whether the key of this id may be used.
+    /// Returns true if the key of this id may be used.
     pub(crate) async fn is_active(&self, id: &str) -> Result<bool, Error> {
         let store = self.store.open().await?;
         let now = store.location().now_ms_sql();

@@ -198,7 +198,7 @@ async fn who_gets_a_name_again_owns_nothing_of_the_one_before() {
     }
 }
 
-/// What a client has queued that settings name no more is not run.
+/// Jobs of a client that settings name no more are not run.
 #[tokio::test]
 async fn a_job_of_a_removed_client_is_not_run() {
     for place in StatePlace::all().await {

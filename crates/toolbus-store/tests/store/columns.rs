@@ -29,7 +29,7 @@ async fn json_and_owners_are_read_as_they_were_written() {
     }
 }
 
-/// What is too long is not written; what is damaged is told and is no value.
+/// Too long values are not written; damaged ones are logged and are no values.
 #[tokio::test]
 async fn what_is_too_long_or_damaged_is_refused() {
     for place in Place::all().await {

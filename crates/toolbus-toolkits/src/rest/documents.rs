@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use toolbus_fetch::{
     BodyLimit, Error as FetchError, FetchConfig, FetchRequest, Fetcher, Oversize, decode_text,
 };
+use toolbus_wire::json::count_values;
 
 use super::openapi::{ImportError, import};
 use super::settings::{OpenApiDocument, RestEndpoint, RestSettings};
@@ -23,6 +24,8 @@ use super::{RestDeps, SetupError};
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+/// Most values of a document in JSON: each takes up to a hundred bytes of memory.
+const DOCUMENT_VALUES_MAX: usize = 512 << 10;
 /// The longest time that a document may take to come.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -51,6 +54,9 @@ pub enum DocumentError {
     /// It is too large.
     #[error("it has more than {DOCUMENT_BYTES_MAX} bytes")]
     TooLarge,
+    /// It has too many values.
+    #[error("it has more than {DOCUMENT_VALUES_MAX} values")]
+    TooManyValues,
     /// It is neither JSON nor YAML.
     #[error("it is neither JSON nor YAML: {0}")]
     Syntax(String),
@@ -166,6 +172,9 @@ async fn read_file(path: &Path) -> Result<String, DocumentError> {
 fn parse(text: &str) -> Result<Value, DocumentError> {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {
+        if count_values(text.as_bytes()) > DOCUMENT_VALUES_MAX {
+            return Err(DocumentError::TooManyValues);
+        }
         return serde_json::from_str(text)
             .map_err(|error| DocumentError::Syntax(error.to_string()));
     }

@@ -1,6 +1,7 @@
 //! What can be parsed, and what is refused.
 
 use serde_json::json;
+use toolbus_testkit::memory::peak_bytes;
 
 use super::*;
 
@@ -37,4 +38,17 @@ fn aliases_do_not_multiply() {
 fn depth_is_bounded() {
     let deep = format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(matches!(parse(&deep), Err(DocumentError::Syntax(_))));
+}
+
+/// As many values as fit into the bytes of a document.
+#[test]
+fn values_are_bounded_in_little_memory() {
+    let zeros = "0,".repeat(DOCUMENT_BYTES_MAX / 2 - 100);
+    let document = format!(r#"{{"openapi": "3.1.0", "paths": {{"/x": [{zeros}0]}}}}"#);
+    drop(zeros);
+    let before = peak_bytes();
+    let refused = parse(&document).unwrap_err();
+    assert_eq!(refused.to_string(), "it has more than 524288 values");
+    let grown = peak_bytes() - before;
+    assert!(grown <= 4 * DOCUMENT_BYTES_MAX as u64, "{} MiB more", grown >> 20);
 }
