@@ -76,8 +76,8 @@ impl Gate for Change {
 /// between them and the call.
 fn allows(subject: &str, doors: DoorSet) -> bool {
     let is_deleting = subject.to_ascii_lowercase().contains("delete");
-    let is_note = subject.starts_with("mcp:my-notes/");
-    !is_deleting && !(is_note && doors.contains(Door::Mcp))
+    let is_note_of_client = subject.starts_with("mcp:my-notes/") && doors.contains(Door::Mcp);
+    !is_deleting && !is_note_of_client
 }
 
 impl World {

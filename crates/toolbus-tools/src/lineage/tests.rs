@@ -40,7 +40,7 @@ fn a_restored_scope_has_no_more_than_the_one_that_was_kept() {
     assert_eq!((restored.door, restored.doors), (scope.door, scope.doors));
     assert_eq!((&restored.run, restored.depth), (&scope.run, 1));
     let sees = |tool: &str| restored.view.sees(&ToolId::parse(tool).unwrap());
-    assert!(sees("mcp:github/get_issue") && sees("inside:subagent/report_progress") == false);
+    assert!(sees("mcp:github/get_issue") && !sees("inside:subagent/report_progress"));
     assert!(!sees("mcp:github/delete_repo") && !sees("mcp:gitlab/get_issue"));
     assert!(restored.artifacts.contains(&ArtifactRef::parse("art_1").unwrap()));
     assert!(!restored.artifacts.contains(&ArtifactRef::parse("art_2").unwrap()));
