@@ -6,8 +6,8 @@ use toolbus_store::sqlx::{self, Row as _};
 use toolbus_tools::Scope;
 use toolbus_tools::scope::{DEPTH_MAX, DoorSet};
 
-/// The depth and the doors of a task. The word of another agent for them is not proven, and need not
-/// be: it only narrows what the work may do.
+/// The depth and the doors of a task. The word of another agent for them is not proven, and need
+/// not be: it only narrows what the work may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskLineage {
     /// Number of agents and scopes that it has come through. The scope of the work has a depth of
