@@ -37,7 +37,7 @@ pub struct AgentSettings {
     /// Turns at a time, of users on the bus, and as many over HTTP.
     pub turns_max: NonZeroU16,
     /// Turns of one run that ends of subagents and answers of other agents begin, at most 10,000.
-    /// What comes after that waits for the next turn of the session.
+    /// Later ones wait for the next turn of the session.
     #[schemars(range(min = 0, max = 10_000))]
     pub notice_turns_max: u32,
     /// What is done with results that are too long for a model. `split`: they are kept in working

@@ -85,7 +85,7 @@ fn session_of(task: &Task) -> Result<SessionId, String> {
     SessionId::parse(format!("a2a/{}", &digest[..32])).map_err(|error| error.to_string())
 }
 
-/// The name of whoever asks, as a model is told: that of a client without the id of its token.
+/// The name of the caller for the model. The name of a client excludes the id of its token.
 fn name_of(task: &Task) -> String {
     match &task.client {
         Some(client) => format!("http:{}", principal_text(client)),
@@ -93,7 +93,7 @@ fn name_of(task: &Task) -> String {
     }
 }
 
-/// The text that the agent is told.
+/// The text of the turn.
 fn text_of(caller: &str, request: &AgentTaskRequest) -> String {
     let parts = request.message.parts.iter();
     let said: Vec<_> =

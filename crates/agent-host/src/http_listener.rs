@@ -219,6 +219,7 @@ fn open_tool_api(
     let (true, (Some(state), Some(discovery))) = (http.tool_api.enabled, parts) else {
         return Ok(None);
     };
+
     let allowed_hosts = http.tool_api.webhook_hosts.clone();
     let sender = WebhookSender::new(FetchConfig { allowed_hosts, ..FetchConfig::default() });
     let deps = ToolApiDeps {

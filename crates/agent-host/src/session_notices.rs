@@ -126,9 +126,9 @@ impl Notifier {
         }
     }
 
-    /// The scope of a turn that a notice begins: what it tells of was begun in one, and the turn
-    /// sees, reaches and spends no more. `None`: no turn may be begun, and the notice waits for
-    /// the next one.
+    /// Restores the scope for a turn that a notice starts. The turn sees, reaches and spends no
+    /// more than the work that the notice reports. `None`: no turn may start, and the notice waits
+    /// for the next turn of the session.
     async fn scope_of_turn(
         &self,
         to: &SessionOwner,
@@ -138,6 +138,7 @@ impl Notifier {
             tracing::warn!(session = %to.session, "a notice begins no turn: nothing says whose");
             return Ok(None);
         };
+
         let scope = self.agent.restore_scope(lineage, to.clone()).await?;
         if let Err(exceeded) = scope.budget.check_open() {
             tracing::info!(%exceeded, session = %to.session, "a notice begins no turn");

@@ -1,5 +1,5 @@
 //! What the short run lets pass: the one place where it is looser than the invariants. Each number
-//! is to go down to 0 as the product is mended.
+//! must go down to 0 as the product improves.
 
 use crate::judge::Verdict;
 

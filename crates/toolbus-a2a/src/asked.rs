@@ -494,6 +494,7 @@ async fn insert_sent(
     .bind(JsonColumn(sent.lineage.doors))
     .execute(transaction.connection())
     .await?;
+
     Ok(())
 }
 

@@ -18,7 +18,7 @@ pub struct TaskLineage {
     pub doors: DoorSet,
 }
 
-/// Why the lineage of a task is refused.
+/// The reason that the lineage of a task is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error("tasks are nested too deep")]

@@ -81,9 +81,9 @@ pub trait RunSubagent: Send + Sync {
         owner: SessionOwner,
     ) -> BoxFuture<'a, Result<Scope, String>>;
 
-    /// Does it. When its scope is cancelled, it ends soon, as far as it has come; one that does not
-    /// is dropped, and so is one whose time is over or whose process stops: then another goes on.
-    /// What it has under way ends with the future, at once and without a word: its scope is
-    /// cancelled after that for what is below. While `paused` says so, it begins nothing.
+    /// Does the work. It ends soon after its scope is cancelled, with the text so far. The future
+    /// is dropped if it does not, and at the timeout. It is also dropped when the process stops,
+    /// and another process continues. Calls in progress end with the future, and the scope is
+    /// cancelled afterwards, for the work below it. Nothing starts while `paused` is true.
     fn run(&self, run: SubagentRun, paused: watch::Receiver<bool>) -> BoxFuture<'_, SubagentEnd>;
 }

@@ -374,6 +374,7 @@ async fn slot_rows(
     .bind(RUNNING)
     .fetch_all(transaction.connection())
     .await?;
+
     let read = |row: &AnyRow| -> Result<SlotRow, sqlx::Error> {
         let is_paused: i64 = row.try_get("is_paused")?;
         let priority = priority_of(row.try_get("priority")?);

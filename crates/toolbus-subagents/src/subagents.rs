@@ -168,12 +168,13 @@ impl Subagents {
         let id = new_id()[..ID_LENGTH].to_owned();
         let session = subagent_session(&id).ok_or_else(|| Error::Damaged(id.clone()))?;
         let child = child_scope(scope, call, session).ok_or(Error::TooDeep)?;
+        let lineage = Lineage::of(scope);
         let start = Start {
             id: id.clone(),
             owner: owner.clone(),
             description: without_zeros(new.description),
             context: without_zeros(context),
-            lineage: Some(Lineage::of(scope)),
+            lineage: Some(lineage.clone()),
             spent: Usage::default(),
             is_paused: false,
             is_resumed: false,
@@ -188,7 +189,7 @@ impl Subagents {
             description: start.description.clone(),
             context: start.context.clone(),
             priority: new.priority,
-            lineage: Lineage::of(scope),
+            lineage,
             timeout_ms: ms(timeout),
             has_room: false,
         };

@@ -4,16 +4,16 @@
 /// Resident memory now, in bytes.
 ///
 /// # Panics
-/// Where the system does not say.
+/// If `/proc/self/status` has no such line.
 #[must_use]
 pub fn resident_bytes() -> u64 {
     read("VmRSS:")
 }
 
-/// The most that was ever resident, in bytes.
+/// Peak resident memory, in bytes.
 ///
 /// # Panics
-/// Where the system does not say.
+/// If `/proc/self/status` has no such line.
 #[must_use]
 pub fn peak_bytes() -> u64 {
     read("VmHWM:")

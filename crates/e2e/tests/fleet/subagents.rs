@@ -174,8 +174,8 @@ async fn wisps_run_scripts_and_ask_the_model() {
     assert!(!kept.stdout.contains("Error"), "{kept:?}");
 }
 
-/// A model that spawns a subagent for each end that it is told of comes to an end with the budget of
-/// the run that a person has begun, and its turns come through the door of that person.
+/// A model spawns a subagent for each notice. It stops when the budget of the user's run is spent,
+/// and its turns come through the door of the user.
 #[tokio::test]
 async fn a_loop_of_notices_ends_with_the_budget_of_its_run() {
     const CALLS: usize = 12;
@@ -185,7 +185,7 @@ async fn a_loop_of_notices_ends_with_the_budget_of_its_run() {
         let last = messages(asked).last().unwrap();
         match is_subagent(asked) {
             true => answer("Counted.", &[]),
-            // Whatever comes of it, the turn ends, and the next end begins another.
+            // The turn ends after its calls, and the next notice starts another.
             false if last["role"] == "tool" => answer("I wait.", &[]),
             false => answer(
                 "",
@@ -223,7 +223,7 @@ async fn a_loop_of_notices_ends_with_the_budget_of_its_run() {
     .await;
     let requests = server.asked().len();
     quiet_for(Duration::from_secs(2), async || match server.asked().len() {
-        // The ends that are told meanwhile begin no turn.
+        // Notices that arrive meanwhile start no turn.
         now if now <= requests + 2 => Ok(()),
         now => Err(format!("{requests} requests, and {now} a moment later")),
     })

@@ -16,7 +16,7 @@ pub(crate) const CONTENTS: [&str; 8] = [
     r#"{"server_name": "github", "tool_name": "delete_repo"}"#,
 ];
 
-/// A call that is to be made.
+/// A generated call.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSpec {
     pub(crate) entry: Entry,
@@ -40,7 +40,7 @@ pub(crate) enum Entry {
     Embedded,
     /// A program that an MCP client has started.
     ChainOfMcp,
-    /// A program in a turn that an agent on the bus has begun.
+    /// A program in a turn that an agent on the bus started.
     ChainOfBus,
 }
 

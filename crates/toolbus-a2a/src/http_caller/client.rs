@@ -221,6 +221,7 @@ impl AgentClient {
             "method": asked.method.name(interface.version),
             "params": asked.params,
         });
+
         let request = self.client(&url)?.post(url).timeout(asked.timeout);
         let request = request
             .header(CONTENT_TYPE, "application/json")

@@ -6,19 +6,13 @@ use serde_json::json;
 use toolbus_approvals::{Answer, ApprovalState, ApprovalStore, Approve};
 use toolbus_store::sqlx::{self, AssertSqlSafe};
 use toolbus_testkit::eventually;
+use toolbus_testkit::memory::resident_bytes;
 use toolbus_tools::Principal;
 
 use crate::support::*;
 
 const ROWS: u64 = 1_000_000;
 const DECISIONS: usize = 100;
-
-/// The most of the memory of this process that was in use, in KiB.
-fn memory_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_million_pending_approvals_cost_no_memory_and_little_time() {
@@ -47,7 +41,7 @@ async fn a_million_pending_approvals_cost_no_memory_and_little_time() {
     println!("filled in {:?}", began.elapsed());
 
     // Nothing is brought back here: that is done by who answers requests.
-    let before = memory_kib();
+    let before = resident_bytes() >> 10;
     // Who answers is in the same process: another one is heard of by looking at the file.
     let host = Host::new(store.clone(), with_operator());
     let operator = Operator { store: ApprovalStore::new(store.clone(), false) };
@@ -73,7 +67,7 @@ async fn a_million_pending_approvals_cost_no_memory_and_little_time() {
     }
     answers.sort();
     decisions.sort();
-    let grown = memory_kib().saturating_sub(before);
+    let grown = (resident_bytes() >> 10).saturating_sub(before);
     println!(
         "with {} pending: an answer p50 {:?}, p95 {:?}; answered and run p50 {:?}, p95 {:?}; memory \
          grew by {grown} KiB",

@@ -294,7 +294,7 @@ impl Keys {
         Ok(count > 0)
     }
 
-    /// What the webhooks of the key of this id are signed with, while it may be used.
+    /// The secret that signs the webhooks of the key of this id, while the key may be used.
     pub(crate) async fn webhook_secret(
         &self,
         id: &str,
