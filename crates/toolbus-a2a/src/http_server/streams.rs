@@ -140,13 +140,15 @@ impl TaskStream {
         while let Some(text) = self.listening.try_next() {
             self.push_progress(&text);
         }
-        let last = std::mem::replace(&mut self.view, view);
+        let known = std::mem::replace(&mut self.view, view).state;
+        self.view.state = state_after(known, self.view.state);
         if self.view.is_open() {
-            if self.view.state != last.state {
+            if self.view.state != known {
                 self.push(status_event(self.version, &self.view, None));
             }
             return;
         }
+
         for artifact in artifacts_of(self.version, &self.view) {
             self.push(artifact_event(self.version, &self.view, artifact));
         }
@@ -169,6 +171,15 @@ impl TaskStream {
     }
 }
 
+/// The state of a task that was known to be in one state when its row was read in another. A row
+/// that is read while the task begins is older than the progress that was heard meanwhile.
+fn state_after(known: AgentTaskState, read: AgentTaskState) -> AgentTaskState {
+    match (known, read) {
+        (AgentTaskState::Working, AgentTaskState::Submitted) => known,
+        _ => read,
+    }
+}
+
 impl IntoResponse for TaskStream {
     fn into_response(self) -> Response {
         let events = stream::unfold(self, |mut stream| async move {
@@ -177,5 +188,23 @@ impl IntoResponse for TaskStream {
             Some((Ok::<_, Infallible>(event), stream))
         });
         Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_is_worked_on_is_not_submitted_again() {
+        use AgentTaskState::{Completed, InputRequired, Submitted, Working};
+
+        assert_eq!(state_after(Working, Submitted), Working);
+        for read in [Submitted, Working, Completed, InputRequired] {
+            assert_eq!(state_after(Submitted, read), read);
+        }
+        for read in [Working, Completed, InputRequired] {
+            assert_eq!(state_after(Working, read), read);
+        }
     }
 }
