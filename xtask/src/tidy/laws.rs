@@ -11,7 +11,14 @@ use crate::workspace;
 /// A crate that is not there has no place.
 const LAYERS: &[&[&str]] = &[
     // foundation
-    &["toolbus-wire", "toolbus-telemetry", "toolbus-config", "toolbus-query", "toolbus-fetch"],
+    &[
+        "toolbus-json",
+        "toolbus-wire",
+        "toolbus-telemetry",
+        "toolbus-config",
+        "toolbus-query",
+        "toolbus-fetch",
+    ],
     // transport
     &["toolbus-bus", "toolbus-rabbitmq"],
     // tools
