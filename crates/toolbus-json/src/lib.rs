@@ -141,7 +141,9 @@ pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8], limits: &Limits) ->
     Ok(serde_json::from_slice(text)?)
 }
 
-/// Reads a text that this program wrote, that is part of it, or whose limits were checked.
+/// Reads a text that this program wrote, that is part of it, or whose limits were checked. Also one
+/// of which nothing is built, such as a [`RawValue`](serde_json::value::RawValue), or whose `T` has
+/// limits of its own.
 ///
 /// # Errors
 /// When it is not JSON, or is not a `T`.
@@ -149,8 +151,7 @@ pub fn from_trusted<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde
     serde_json::from_str(text)
 }
 
-/// A parser of a text that this program wrote, that is part of it, or whose limits were checked,
-/// for visitors.
+/// A parser for visitors of a text that [`from_trusted`] may read.
 #[must_use]
 pub fn trusted_parser(text: &str) -> serde_json::Deserializer<serde_json::de::StrRead<'_>> {
     serde_json::Deserializer::from_str(text)
