@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use toolbus_json::Limits;
 use toolbus_mcp::settings::DEFAULT_FILE;
 
 use crate::settings::Settings;
@@ -22,10 +23,15 @@ use crate::terminal_text;
 const ANSWERS_FILE: &str = "trusted-folders.json";
 /// Largest file of answers that is read, in bytes.
 const ANSWERS_BYTES_MAX: u64 = 1 << 20;
+/// What that file may have.
+const ANSWERS_LIMITS: Limits = Limits::of_bytes(ANSWERS_BYTES_MAX as usize);
 /// Most folders that are remembered.
 const FOLDERS_MAX: usize = 1_000;
 /// Largest `mcp.json` that a person is asked about, in bytes.
 const LIST_BYTES_MAX: u64 = 16 << 20;
+/// What that file may have. What starts its servers takes no more, so a file that cannot be shown
+/// starts none.
+const LIST_LIMITS: Limits = Limits::of_bytes(LIST_BYTES_MAX as usize);
 /// What names a credential of the vault in an entry.
 const VAULT_REFERENCE: &str = "${vault:";
 /// Longest answer that is read, in bytes.
@@ -104,7 +110,8 @@ impl FoundList {
 
     /// What the list starts or connects to, one line for each server.
     fn describe(&self) -> Vec<String> {
-        let list: serde_json::Value = serde_json::from_slice(&self.text).unwrap_or_default();
+        let list = toolbus_json::from_slice(&self.text, &LIST_LIMITS);
+        let list: serde_json::Value = list.unwrap_or_default();
         let servers = list["mcpServers"].as_object();
         let describe = |(name, entry): (&String, &serde_json::Value)| {
             let text = |member: &str| entry[member].as_str().unwrap_or_default().to_owned();
@@ -162,7 +169,7 @@ impl TrustedFolders {
         if file.take(ANSWERS_BYTES_MAX).read_to_end(&mut text).is_err() {
             return Self::default();
         }
-        serde_json::from_slice(&text).unwrap_or_default()
+        toolbus_json::from_slice(&text, &ANSWERS_LIMITS).unwrap_or_default()
     }
 
     fn trusts_list(&self, found: &FoundList) -> bool {

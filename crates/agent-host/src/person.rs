@@ -14,6 +14,7 @@ use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use toolbus_bus::{Asker, Question};
+use toolbus_json::Limits;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 
 use crate::terminal_text;
@@ -21,6 +22,8 @@ use form::{FieldEntry, Form};
 
 /// Longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
+/// What JSON that a person types may have.
+const LINE_LIMITS: Limits = Limits::of_bytes(LINE_BYTES_MAX as usize);
 /// How often a person may mistype one field.
 const TRIES_MAX: usize = 5;
 /// Most characters of a text of a server that are shown in one place.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use toolbus_discovery::SplitTask;
+use toolbus_json::Limits;
 use toolbus_models::connect::ModelDeps;
 use toolbus_models::message::Message;
 use toolbus_models::model::Model;
@@ -17,6 +18,8 @@ use toolbus_vault::LazyVault;
 const ANSWER_TOKENS_MAX: u32 = 1_024;
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
+/// What the array of an answer may have.
+const ANSWER_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
 
 const SPLIT: &str = "You split a task into the steps for each of which a tool is searched. Answer \
      with a JSON array of at most 8 short texts, one for each step in its order, in the language \
@@ -73,7 +76,7 @@ fn read_steps(answer: &str) -> Option<Vec<String>> {
         return None;
     }
     let array = answer.get(answer.find('[')?..=answer.rfind(']')?)?;
-    let steps: Vec<String> = serde_json::from_str(array).ok()?;
+    let steps: Vec<String> = toolbus_json::from_str(array, &ANSWER_LIMITS).ok()?;
     Some(steps.into_iter().map(|step| step.trim().to_owned()).collect())
 }
 

@@ -33,7 +33,8 @@ pub(crate) fn cut_page(answer: String, query: &ModelsQuery) -> String {
         return answer;
     };
 
-    let Ok(ModelList { data }) = serde_json::from_str::<ModelList<'_>>(&answer) else {
+    // Its limits were checked when it came.
+    let Ok(ModelList { data }) = toolbus_json::from_trusted::<ModelList<'_>>(&answer) else {
         return answer;
     };
 

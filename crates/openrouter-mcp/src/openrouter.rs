@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use toolbus_config::on_one_line;
+use toolbus_json::Limits;
 use toolbus_runtime::health::{Component, State};
 
 use crate::client::{ReadOnlyClient, ReplyHead};
@@ -21,8 +22,12 @@ use crate::settings::OpenRouterSettings;
 #[cfg(test)]
 mod tests;
 
+/// Most values of an answer: ten times those of the list of all models.
+const ANSWER_VALUES_MAX: usize = 512 << 10;
 /// Most bytes that are read of an error response.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
+/// What an error response may have.
+const ERROR_LIMITS: Limits = Limits::of_bytes(ERROR_BYTES_MAX);
 /// Most characters of its message that are passed on.
 const MESSAGE_CHARS_MAX: usize = 500;
 
@@ -163,11 +168,14 @@ impl OpenRouter {
         let body = reply.read_body(self.limits.bytes_max).await;
         let body = body.map_err(|error| Error::from_client(error, endpoint, self.limits))?;
         // Checked without being rebuilt, so that every digit of a number stays as it is.
-        if let Err(error) = serde_json::from_slice::<&RawValue>(&body) {
-            return Err(unusable(format!(
-                "it is no JSON but {}: {error}",
-                describe_body(&content_type, &body)
-            )));
+        let limits = Limits::of_bytes(self.limits.bytes_max).with_values(ANSWER_VALUES_MAX);
+        match toolbus_json::from_slice::<&RawValue>(&body, &limits) {
+            Ok(_) => {}
+            Err(toolbus_json::Error::OverLimit(over)) => return Err(unusable(over.to_string())),
+            Err(toolbus_json::Error::Invalid(error)) => {
+                let what = describe_body(&content_type, &body);
+                return Err(unusable(format!("it is no JSON but {what}: {error}")));
+            }
         }
 
         let body = String::from_utf8(body).map_err(|_| unusable("it is no text".to_owned()))?;
@@ -199,7 +207,7 @@ fn error_message(body: &[u8]) -> String {
         message: String,
     }
 
-    let text = match serde_json::from_slice::<ErrorBody>(body) {
+    let text = match toolbus_json::from_slice::<ErrorBody>(body, &ERROR_LIMITS) {
         Ok(body) => body.error.message,
         Err(_) => String::from_utf8_lossy(body).into_owned(),
     };

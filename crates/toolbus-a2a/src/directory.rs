@@ -166,7 +166,7 @@ impl Directory {
         let mut agents = agents.lock();
         for row in rows {
             let (id, seen_ms): (String, i64) = (row.try_get("id")?, row.try_get("seen_ms")?);
-            let Ok(card) = serde_json::from_str::<AgentCard>(row.try_get("card")?) else {
+            let Ok(card) = toolbus_json::from_trusted::<AgentCard>(row.try_get("card")?) else {
                 continue;
             };
             if claimed.lock().contains(&id) {

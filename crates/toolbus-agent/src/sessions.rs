@@ -365,7 +365,7 @@ impl Sessions {
         let event = |row: &sqlx::any::AnyRow| {
             let number = row.try_get("number").map_err(toolbus_store::Error::from)?;
             let text: String = row.try_get("event").map_err(toolbus_store::Error::from)?;
-            let event = serde_json::from_str(&text).map_err(|error| {
+            let event = toolbus_json::from_trusted(&text).map_err(|error| {
                 let problem = format!("is no event: {error}");
                 Error::Damaged { session: at.session.clone(), number, problem }
             })?;

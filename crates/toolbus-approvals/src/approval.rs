@@ -141,7 +141,7 @@ impl Approval {
     pub(crate) fn of_row(row: &AnyRow) -> Result<Self, Error> {
         let id: String = row.try_get("id")?;
         let unreadable = || Error::Unreadable(id.clone());
-        let read = |text: &str| serde_json::from_str(text).map_err(|_| unreadable());
+        let read = |text: &str| toolbus_json::from_trusted(text).map_err(|_| unreadable());
         let asked: Option<String> = row.try_get("asked_binding")?;
         let asked: Option<Binding> = asked.as_deref().map(read).transpose()?;
 
@@ -190,7 +190,7 @@ impl Remembered {
         Ok(Self {
             remember: Remember::parse(row.try_get("remember")?).ok_or_else(unreadable)?,
             approval: row.try_get("approval")?,
-            binding: serde_json::from_str(binding).map_err(|_| unreadable())?,
+            binding: toolbus_json::from_trusted(binding).map_err(|_| unreadable())?,
             made_by: row.try_get("made_by")?,
             made_ms: row.try_get("made_ms")?,
             expires_ms: row.try_get("expires_ms")?,

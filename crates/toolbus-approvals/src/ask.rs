@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolbus_bus::asker::ANSWER_BYTES_MAX;
 use toolbus_bus::{Asker, Question};
+use toolbus_json::Limits;
 use toolbus_wire::message::toolbus::{AskError, AskKind};
 
 use crate::answers::Approve;
@@ -18,6 +20,8 @@ use crate::shown::ShownArguments;
 /// Maximum number of characters of arguments in a form. An approver must see all arguments, so no
 /// form is sent for longer ones.
 const FORM_CHARACTERS_MAX: usize = 4_000;
+/// Limits on the JSON text in a form that says which arguments an answer is for.
+const MATCHING_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
 
 /// The result of [`can_be_asked`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +175,7 @@ fn for_chain(content: &Value, calls: &Value) -> Option<ForChain> {
     let arguments = match &content["matching"] {
         Value::Null => Value::Null,
         Value::String(text) if text.trim().is_empty() => Value::Null,
-        Value::String(text) => serde_json::from_str(text).ok()?,
+        Value::String(text) => toolbus_json::from_str(text, &MATCHING_LIMITS).ok()?,
         _ => return None,
     };
     Some(ForChain { calls, arguments })

@@ -150,7 +150,7 @@ pub(crate) async fn take(store: &Store, binding: &Binding) -> Result<Option<Stri
     for answer in answers {
         let (id, pattern): (String, String) = (answer.try_get("id")?, answer.try_get("arguments")?);
         // One that cannot be read is for nothing.
-        let is_for_it = serde_json::from_str(&pattern)
+        let is_for_it = toolbus_json::from_trusted(&pattern)
             .is_ok_and(|pattern: Value| arguments_fit(&pattern, &binding.arguments));
         if is_for_it && take_from(store, id.clone()).await? {
             return Ok(Some(id));

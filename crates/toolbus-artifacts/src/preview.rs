@@ -1,6 +1,6 @@
 //! What a caller sees of a value that it gets by reference.
 
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use toolbus_tools::ArtifactRef;
 
@@ -47,14 +47,15 @@ pub(crate) fn of_value(text: &str, reference: &ArtifactRef) -> Value {
     summary.insert("type".to_owned(), json!(kind));
     summary.insert("bytes".to_owned(), json!(text.len()));
 
+    // The values themselves are not built, only counted.
     match kind {
         "array" => {
-            if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text) {
+            if let Ok(items) = toolbus_json::from_trusted::<Vec<IgnoredAny>>(text) {
                 summary.insert("length".to_owned(), json!(items.len()));
             }
         }
         "object" => {
-            if let Ok(members) = serde_json::from_str::<Members>(text) {
+            if let Ok(members) = toolbus_json::from_trusted::<Members>(text) {
                 summary.insert("keys".to_owned(), json!(members.names));
                 summary.insert("length".to_owned(), json!(members.count));
             }
@@ -86,7 +87,7 @@ impl<'de> serde::Deserialize<'de> for Members {
                 mut map: A,
             ) -> Result<Members, A::Error> {
                 let mut members = Members { names: Vec::new(), count: 0 };
-                while let Some((mut name, _)) = map.next_entry::<String, serde::de::IgnoredAny>()? {
+                while let Some((mut name, _)) = map.next_entry::<String, IgnoredAny>()? {
                     members.count += 1;
                     if members.names.len() < NAMED_MEMBERS_MAX {
                         name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));

@@ -5,16 +5,19 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use toolbus_json::Limits;
 use toolbus_tools::artifact::{ReadReferences, find_references};
-use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
+use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
 use toolbus_tools::registry::ToolEntry;
 use toolbus_tools::{CallError, Scope};
-use toolbus_wire::json::count_values;
 
 use crate::{Artifacts, Error, media};
 
 /// References in the arguments of one call.
 const REFERENCES_MAX: usize = 1_000;
+/// What a value may have that is put among the arguments.
+const VALUE_LIMITS: Limits =
+    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// Replaces the references in the arguments of a call by what they stand for: JSON becomes a value
 /// where the tool takes one, other text a string, and other bytes base64. A reference that is not
@@ -133,9 +136,8 @@ fn resolve_bytes(pointer: String, bytes: Bytes, media_type: &str) -> Resolved {
         Some(Ok(text)) => text.to_owned(),
         _ => STANDARD.encode(&bytes),
     };
-    let may_be_value = media::is_json(media_type)
-        && count_values(text.as_bytes()) <= toolbus_tools::call::ARGUMENTS_VALUES_MAX;
-    let value = may_be_value.then(|| serde_json::from_str(&text).ok()).flatten();
+    let read = || toolbus_json::from_str(&text, &VALUE_LIMITS).ok();
+    let value = media::is_json(media_type).then(read).flatten();
     Resolved { pointer, value, text }
 }
 

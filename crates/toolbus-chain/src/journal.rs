@@ -129,7 +129,7 @@ impl Journal {
         Ok(match found {
             None => Known::New(JournalEntry { digest, repetition }),
             Some(None) => Known::Unknown,
-            Some(Some(result)) => match serde_json::from_str(&result) {
+            Some(Some(result)) => match toolbus_json::from_trusted(&result) {
                 Ok(result) => Known::Made(result),
                 Err(_) => Known::Unknown,
             },

@@ -17,10 +17,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_artifacts::Artifacts;
+use toolbus_json::Limits;
 use toolbus_tools::call::{InnerCalls, Outcome, Output};
 use toolbus_tools::id::{ID_BYTES_MAX, ToolName};
 use toolbus_tools::observe::{ArgumentsDigest, CallStatus};
 use toolbus_tools::{ArtifactReach, CallError, Scope, Tool, ToolKind};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::{ErrorCode, Execution};
 
@@ -41,6 +43,8 @@ const CALLS_ASKED_MAX: u64 = 10_000;
 const READ_BYTES_MAX: u64 = 512 << 10;
 /// Most bytes of text or value in one answer, where nothing keeps it apart.
 const ANSWER_TEXT_BYTES_MAX: usize = 384 << 10;
+/// What a value in an answer may have.
+const STRUCTURED_LIMITS: Limits = Limits::of_bytes(ANSWER_TEXT_BYTES_MAX);
 /// How long calls that run at the end of a chain have to end.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
@@ -392,8 +396,8 @@ fn output_result(output: Output) -> Value {
     result.insert("status".to_owned(), json!(status));
     result.insert("text".to_owned(), json!(text));
 
-    let structured = output.structured.filter(|value| value.text().len() <= ANSWER_TEXT_BYTES_MAX);
-    if let Some(value) = structured.and_then(|value| serde_json::from_str(value.text()).ok()) {
+    let read = |value: RawJson| toolbus_json::from_str(value.text(), &STRUCTURED_LIMITS).ok();
+    if let Some(value) = output.structured.and_then(read) {
         result.insert("structured".to_owned(), value);
     }
     if let Some(artifact) = output.artifact {

@@ -6,6 +6,7 @@
 //! service of its namespace.
 
 use serde_json::Value;
+use toolbus_json::Limits;
 
 use super::mistake::{Mistake, nearest_name};
 use super::origin::{Entry, Origin};
@@ -18,6 +19,8 @@ pub const PREFIX: &str = "TOOLBUS_";
 const SEPARATOR: &str = "__";
 /// Names under our prefix that are read elsewhere and are no keys.
 const RESERVED: [&str; 1] = ["TOOLBUS_CONFIG"];
+/// What a list or an object may have that is given as JSON: as many bytes as a settings file.
+const JSON_LIMITS: Limits = Limits::of_bytes(1 << 20).with_values(16 << 10);
 
 /// The environment variables of a process, taken once, so that tests can pass their own.
 #[derive(Clone, Default)]
@@ -227,6 +230,7 @@ fn unknown_variable(schema: &Value, name: &str) -> String {
 /// validation then says what is wrong with it.
 pub(super) fn coerce(node: &Value, text: &str) -> Value {
     let as_text = || Value::String(text.to_owned());
+    let read_json = || toolbus_json::from_str(text, &JSON_LIMITS).unwrap_or_else(|_| as_text());
 
     match schema::type_of(node) {
         "integer" => text.trim().parse::<i64>().map_or_else(|_| as_text(), Value::from),
@@ -238,12 +242,12 @@ pub(super) fn coerce(node: &Value, text: &str) -> Value {
         },
         "array" => {
             if text.trim_start().starts_with('[') {
-                return serde_json::from_str(text).unwrap_or_else(|_| as_text());
+                return read_json();
             }
             let items = node.get("items").unwrap_or(&Value::Null);
             text.split(',').map(|item| coerce(items, item.trim())).collect()
         }
-        "object" => serde_json::from_str(text).unwrap_or_else(|_| as_text()),
+        "object" => read_json(),
         _ => as_text(),
     }
 }

@@ -2,12 +2,15 @@
 //! is found by.
 
 use serde_json::Value;
+use toolbus_json::Limits;
 use toolbus_tools::Tool;
 use toolbus_tools::id::ToolId;
 use toolbus_tools::registry::ToolEntry;
 
 /// Most problems that are reported of one tool.
 const TOOL_PROBLEMS_MAX: usize = 8;
+/// What a tool's definition in its server's words may have: as many bytes as a message.
+const DEFINITION_LIMITS: Limits = Limits::of_bytes(16 << 20);
 /// Longest text of parameters that a tool is found by.
 const PARAMETERS_BYTES_MAX: usize = 8 << 10;
 /// How deep parameters of parameters are read.
@@ -68,7 +71,8 @@ fn is_replaced_schema(tool: &Tool) -> bool {
     let Some(definition) = tool.mcp_definition.as_ref().filter(|_| any_object) else {
         return false;
     };
-    let definition = serde_json::from_str::<Value>(definition.text()).unwrap_or_default();
+    let definition = toolbus_json::from_str::<Value>(definition.text(), &DEFINITION_LIMITS);
+    let definition = definition.unwrap_or_default();
     definition.get("inputSchema").is_some_and(|schema| *schema != tool.parameters)
 }
 

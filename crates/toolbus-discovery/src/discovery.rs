@@ -361,7 +361,7 @@ impl Inner {
             && store.may_hold_something()
         {
             let texts = rows::last_events(store.open().await?, table, room).await?;
-            events.extend(texts.iter().filter_map(|text| serde_json::from_str(text).ok()));
+            events.extend(texts.iter().filter_map(|text| toolbus_json::from_trusted(text).ok()));
         }
         Ok(events)
     }

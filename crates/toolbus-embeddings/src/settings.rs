@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolbus_config::{HttpUrl, KeyReference, Mistakes, Secret};
 use toolbus_fetch::{BodyLimit, FetchConfig, FetchRequest, Fetcher, Oversize};
-use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError};
+use toolbus_json::Limits;
+use toolbus_search::{BATCH_TEXTS_MAX, DIMENSIONS_MAX, Embed, EmbedError};
 use toolbus_tools::CredentialSource;
 use zeroize::Zeroizing;
 
@@ -26,6 +27,9 @@ use toolbus_config::build_features::{BuildFeature, LeftOut};
 const VAULT_PROVIDER: &str = "embeddings";
 /// Largest answer of an endpoint, in bytes.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// What an answer may have: twice the largest vectors of a batch.
+const ANSWER_LIMITS: Limits =
+    Limits::of_bytes(ANSWER_BYTES_MAX).with_values(2 * BATCH_TEXTS_MAX * DIMENSIONS_MAX);
 /// How long an endpoint may take for a batch of texts.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -212,7 +216,7 @@ impl Embed for EmbeddingEndpoint {
 
         let limit = BodyLimit { bytes_max: ANSWER_BYTES_MAX, oversize: Oversize::Refuse };
         let body = response.read(limit).await.map_err(failed)?;
-        let answer: Answer = serde_json::from_slice(&body.bytes)
+        let answer: Answer = toolbus_json::from_slice(&body.bytes, &ANSWER_LIMITS)
             .map_err(|_| failed("it answers something else than embeddings"))?;
         in_order(answer, texts.len())
     }

@@ -19,9 +19,9 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
+use toolbus_json::{Limits, count_values};
 use toolbus_telemetry::mcp::{Recorder, Transport};
 use toolbus_tools::View;
-use toolbus_wire::json::count_values;
 
 use crate::client_params::ClientParams;
 use crate::cors::{Cors, is_preflight};
@@ -40,6 +40,8 @@ use crate::{FaceDeps, FaceSettings};
 const TOO_MANY_SESSIONS: i32 = -32000;
 /// In how many seconds a client may try again. Sessions that are idle end after five minutes.
 const SESSIONS_RETRY_AFTER: HeaderValue = HeaderValue::from_static("60");
+/// What a request body may have.
+const BODY_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX).with_values(BODY_VALUES_MAX);
 
 type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
 
@@ -214,7 +216,7 @@ impl Mount {
 
 /// Refuses a session: HTTP 503, with an error of the protocol that says why and what the bound is.
 fn too_many_sessions(request: &[u8]) -> Response {
-    let message: Option<Value> = serde_json::from_slice(request).ok();
+    let message: Option<Value> = toolbus_json::from_slice(request, &BODY_LIMITS).ok();
     let id = message.and_then(|mut message| message.get_mut("id").map(Value::take));
     let error = json!({
         "jsonrpc": "2.0",

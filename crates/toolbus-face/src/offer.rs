@@ -11,6 +11,8 @@ use rmcp::model::{ErrorData, Implementation, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use toolbus_bus::port::BODY_BYTES_MAX;
+use toolbus_json::Limits;
 use toolbus_mcp_agent::{EXACT, definition_of, provider_of, read_subject};
 use toolbus_tools::call::CallError;
 use toolbus_tools::id::ToolId;
@@ -32,6 +34,12 @@ const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tool of the agent that reaches those of MCP servers.
 const INVOKE_TOOL: &str = "mcp_invoke_tool";
+
+/// What the icons of a server may have: bridges keep no more of them.
+const ICONS_LIMITS: Limits = Limits::of_bytes(64 << 10);
+
+/// What the definition of a tool may have: those of servers come in messages of the bus.
+const DEFINITION_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX);
 
 /// What is offered at one path. Clones are the same.
 #[derive(Clone)]
@@ -89,7 +97,8 @@ impl Introduction {
             program.website_url = details.website_url.take();
             // What has another form than the protocol's is nothing that a client could read.
             let icons = details.icons.take();
-            program.icons = icons.and_then(|icons| serde_json::from_str(icons.text()).ok());
+            program.icons =
+                icons.and_then(|icons| toolbus_json::from_str(icons.text(), &ICONS_LIMITS).ok());
             program
         });
         Self { program, instructions: details.instructions.take() }
@@ -471,7 +480,7 @@ impl ListedTool {
 
     /// The definition in rmcp's type; `None` where it has another form.
     fn to_tool(&self) -> Option<Tool> {
-        serde_json::from_str(self.definition.text()).ok()
+        toolbus_json::from_str(self.definition.text(), &DEFINITION_LIMITS).ok()
     }
 
     /// The definition as a client of this era takes it.

@@ -10,6 +10,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderMap};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
+use toolbus_json::Limits;
 use toolbus_wire::json::RawJson;
 
 /// The codes of JSON-RPC for a body that is no JSON, and for JSON that is no message.
@@ -19,8 +20,8 @@ const INVALID_REQUEST: i32 = -32600;
 /// The first revision of the protocol whose errors leave out an id that was not read. JSON-RPC, and
 /// MCP before it, has null there.
 const OMITS_ID_SINCE: &str = "2025-11-25";
-/// Longest id that is told back, in bytes of its JSON.
-const ID_BYTES_MAX: usize = 256;
+/// What an id that is told back may have.
+const ID_LIMITS: Limits = Limits::of_bytes(256);
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -154,8 +155,7 @@ fn message_error(message: &RawJson) -> &'static str {
 
 /// The id of a request, where it is one.
 fn read_id(id: &RawJson) -> Option<Value> {
-    let text = Some(id.text()).filter(|text| text.len() <= ID_BYTES_MAX)?;
-    let id: Value = serde_json::from_str(text).ok()?;
+    let id: Value = toolbus_json::from_str(id.text(), &ID_LIMITS).ok()?;
     (id.is_string() || id.is_i64()).then_some(id)
 }
 

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use rmcp::model::{ErrorCode, ErrorData, Prompt};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Asker;
+use toolbus_json::Limits;
 use toolbus_mcp_agent::read_subject;
 use toolbus_mcp_agent::reads::{READ_TIMEOUT, READ_WITH_QUESTIONS_TIMEOUT};
 use toolbus_tools::Scope;
@@ -20,6 +21,9 @@ use toolbus_wire::json::RawJson;
 use crate::FaceDeps;
 use crate::outcome;
 use crate::pending_call::CallOutcome;
+
+/// What a prompt of a server may have: bridges keep no more of all its prompts.
+const PROMPT_LIMITS: Limits = Limits::of_bytes(1 << 20);
 
 /// One server, for one request. Every read passes the invoker's gates.
 pub(crate) struct ServerRequests<'a> {
@@ -73,8 +77,9 @@ impl ServerRequests<'_> {
         let details = self.admit("prompts/list", &Asker::none(), listing).await.map_err(error)?;
         let prompts = details.prompts.into_iter().flatten();
         // What is no prompt is nothing that a client could ask for.
-        let prompts =
-            prompts.filter(|prompt| serde_json::from_str::<Prompt>(prompt.text()).is_ok());
+        let prompts = prompts.filter(|prompt| {
+            toolbus_json::from_str::<Prompt>(prompt.text(), &PROMPT_LIMITS).is_ok()
+        });
         let prompts = RawJson::of(&prompts.collect::<Vec<_>>());
         Ok(RawJson::of_members([("prompts", prompts.as_raw())]))
     }

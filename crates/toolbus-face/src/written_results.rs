@@ -21,6 +21,7 @@ use rmcp::RoleServer;
 use rmcp::model::MetaObject;
 use rmcp::service::RequestContext;
 use serde_json::{Map, json};
+use toolbus_json::Limits;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::json::RawJson;
 
@@ -28,6 +29,8 @@ use toolbus_wire::json::RawJson;
 const STAND_IN: &str = "toolbus/stand-in";
 /// Longest event that may have a stand-in, in bytes.
 const STAND_IN_BYTES_MAX: usize = 16 << 10;
+/// What the name in a stand-in may have. What a server says may be in the same event.
+const STAND_IN_LIMITS: Limits = Limits::of_bytes(STAND_IN_BYTES_MAX);
 /// The members that rmcp gives a result for the era of its client, where the server has not.
 const ERA_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 /// Most bytes of the results that clients of one path may ask for again.
@@ -146,7 +149,7 @@ fn read_stand_in(event: &[u8]) -> Option<StandIn> {
     let message = RawJson::parse(data.to_owned()).ok()?;
     let placeholder = message.member("result")?;
     let name = placeholder.member("_meta")?.member(STAND_IN)?;
-    let name = serde_json::from_str(name.text()).ok()?;
+    let name = toolbus_json::from_str(name.text(), &STAND_IN_LIMITS).ok()?;
 
     // It is the only value of the event that is this text: it has the name in it.
     let from = text.find(placeholder.text())?;

@@ -17,14 +17,15 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_agent::{Said, TurnContext, TurnReport, sessions};
 use toolbus_bus::Asker;
+use toolbus_json::Limits;
 use toolbus_tools::id::SessionId;
 use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::envelope::new_id;
 
-use crate::Shared;
 use crate::event_queue::EventQueue;
 use crate::refusal::Refusal;
 use crate::turn_message::TurnMessage;
+use crate::{BODY_BYTES_MAX, Shared};
 
 /// How often a client that reads events is told that the turn goes on, where nothing else is said.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -32,6 +33,8 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Longest such key, in bytes.
 const KEY_BYTES_MAX: usize = 200;
+/// What a request may have: it has two members.
+const REQUEST_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX).with_values(1_024);
 
 /// What is asked for.
 #[derive(Debug, Deserialize)]
@@ -84,8 +87,8 @@ fn admit(
     let body = body.map_err(|rejected| {
         Refusal::new(rejected.status(), "invalid_request", rejected.body_text())
     })?;
-    let request: TurnRequest =
-        serde_json::from_slice(&body).map_err(|error| Refusal::invalid(error.to_string()))?;
+    let request: TurnRequest = toolbus_json::from_slice(&body, &REQUEST_LIMITS)
+        .map_err(|error| Refusal::invalid(error.to_string()))?;
     if request.text.trim().is_empty() {
         return Err(Refusal::invalid("there is nothing to say: text is empty"));
     }

@@ -25,7 +25,7 @@ use toolbus_wire::message::mcp::{McpServerSummary, McpToolDetails};
 use crate::definition::definition_of;
 use crate::direct_name::{direct_name, marked_name};
 use crate::index::{Index, IndexedServer};
-use crate::manage::{self, ask_details};
+use crate::manage::{self, DETAILS_LIMITS, ask_details};
 use crate::proxy::InvokeTool;
 use crate::resolve::{find_server, provider_of, subject_of};
 use crate::server_name::ServerName;
@@ -235,7 +235,7 @@ impl DirectTools {
     ) -> Offer {
         let declared = details.annotations.as_ref().map(RawJson::text);
         let value =
-            |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+            |text: Option<&str>| toolbus_json::from_str::<Value>(text?, &DETAILS_LIMITS).ok();
         let annotations = annotations_of(value(declared).as_ref());
         let parameters = value(details.parameters_schema.as_deref());
         let icons = value(details.icons.as_ref().map(RawJson::text));

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::{CallContext, Envelope, Progress};
+use toolbus_json::Limits;
 use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{
@@ -15,6 +17,8 @@ use toolbus_wire::{ErrorCode, Message, header, json, queue, topic};
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most pages of the details of one server: four times what the bridge keeps of one at most.
 const DETAILS_PAGES_MAX: usize = 64;
+/// What a JSON text within details may have, such as a schema.
+pub(crate) const DETAILS_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX);
 
 /// Asks the bridge, in the context of a call and by exact names; progress is not reported. Without
 /// a permit, only what is announced anyway may be asked for. `timed_out` is what the model is told

@@ -16,9 +16,9 @@ use toolbus_wire::message::mcp::{
 };
 
 use crate::index::Index;
-use crate::manage::{self, ask, ask_details};
+use crate::manage::{self, DETAILS_LIMITS, ask, ask_details};
 use crate::proxy::InvokeTool;
-use crate::resolve::{find_server, provider_of};
+use crate::resolve::{ARGUMENTS_LIMITS, find_server, provider_of};
 use crate::seen::{seen_summary, sees_read};
 
 pub(crate) const SOURCE: &str = "mcp:management";
@@ -231,7 +231,8 @@ impl Executor for GetDetails {
 fn describe_tool(tool: &McpToolDetails) -> Value {
     let schema = tool.parameters_schema.as_deref();
     // As JSON, not as text in JSON: that is half as long and easier to read for a model.
-    let schema = schema.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let schema =
+        schema.and_then(|text| toolbus_json::from_str::<Value>(text, &DETAILS_LIMITS).ok());
     json!({"name": tool.name, "description": tool.description, "parametersSchema": schema})
 }
 
@@ -272,7 +273,8 @@ impl Executor for RegisterServer {
         rename_argument(arguments, "server_name", "name");
         rename_argument(arguments, "arguments", "args");
         if let Some(Value::String(text)) = arguments.get("args") {
-            let list = serde_json::from_str(text).ok().filter(Value::is_array);
+            let list = toolbus_json::from_str(text, &ARGUMENTS_LIMITS).ok();
+            let list = list.filter(Value::is_array);
             // As one writes a command line, where nothing in it means more than itself.
             let words = || text.split_whitespace().map(Value::from).collect();
             let list = list.or_else(|| (!text.contains(['"', '\'', '\\'])).then(words));

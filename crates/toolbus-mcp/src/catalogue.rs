@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
+use toolbus_json::Limits;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpToolDetails;
 
@@ -21,9 +22,9 @@ pub const TOOLS_MAX: usize = 10_000;
 pub const PAGES_MAX: usize = 64;
 /// Most bytes of names, descriptions and schemas that are kept of one server.
 pub const CATALOGUE_BYTES_MAX: usize = 16 << 20;
-/// Longest list of the icons of a tool, and longest `_meta`, that is kept, in bytes. Some icons are
-/// the picture itself.
-const BESIDE_BYTES_MAX: usize = 64 << 10;
+/// What the icons of a tool, and its `_meta`, may have to be kept. Some icons are the picture
+/// itself.
+const BESIDE_LIMITS: Limits = Limits::of_bytes(64 << 10);
 /// Longest name of a tool, in bytes, as the protocol has it (SEP-986).
 pub const TOOL_NAME_BYTES_MAX: usize = 128;
 
@@ -300,10 +301,7 @@ fn is_tool_name(name: &str) -> bool {
 /// What is beside a definition, such as icons or `_meta`, where nothing is hidden in it and it is
 /// short.
 pub(crate) fn clean_beside(member: RawJson) -> Option<RawJson> {
-    if member.text().len() > BESIDE_BYTES_MAX {
-        return None;
-    }
-    let mut value: Value = serde_json::from_str(member.text()).ok()?;
+    let mut value: Value = toolbus_json::from_str(member.text(), &BESIDE_LIMITS).ok()?;
     let mut found = HiddenCounts::default();
     let is_clean = hidden::clean_json(&mut value, &mut found) && found.is_empty();
     is_clean.then_some(member)

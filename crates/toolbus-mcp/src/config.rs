@@ -12,6 +12,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use serde_json::error::Category;
+use toolbus_json::{Limits, OverLimit};
 
 use crate::server_name::ServerName;
 use crate::small_file;
@@ -38,6 +39,8 @@ pub use variables::Variables;
 
 /// Longest text that is read, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
+/// What a text may have. One that is nested too deeply the parser refuses, which says where.
+pub(crate) const TEXT_LIMITS: Limits = Limits::of_bytes(TEXT_BYTES_MAX).with_depth(usize::MAX);
 /// Most servers of one file.
 pub const SERVERS_MAX: usize = 512;
 
@@ -84,6 +87,9 @@ pub enum Error {
     /// The text is longer than [`TEXT_BYTES_MAX`].
     #[error("the text has {0} bytes, more than {TEXT_BYTES_MAX}")]
     TooLong(usize),
+    /// The text exceeds another limit.
+    #[error("the text cannot be read: {0}")]
+    OverLimit(OverLimit),
 }
 
 impl Mistake {
@@ -119,16 +125,19 @@ pub(crate) fn read_file(path: &Path) -> io::Result<String> {
 /// Parses the text of an `mcp.json`.
 ///
 /// # Errors
-/// When the text is not JSON or too long. Everything else is a [`Mistake`] in the result.
+/// When the text is not JSON or exceeds a limit. Everything else is a [`Mistake`] in the result.
 pub fn parse(text: &str, variables: Variables<'_>) -> Result<Config, Error> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Error::TooLong(text.len()));
     }
 
-    let document = document::parse(text).map_err(|source| match source.classify() {
-        // Its text would quote the value.
-        Category::Data => Error::NotAnObject,
-        _ => Error::NotJson { line: source.line(), column: source.column(), source },
+    let document = document::parse(text).map_err(|error| match error {
+        toolbus_json::Error::OverLimit(over) => Error::OverLimit(over),
+        toolbus_json::Error::Invalid(source) => match source.classify() {
+            // Its text would quote the value.
+            Category::Data => Error::NotAnObject,
+            _ => Error::NotJson { line: source.line(), column: source.column(), source },
+        },
     })?;
     let mut config = Config::default();
 

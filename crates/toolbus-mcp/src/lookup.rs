@@ -11,7 +11,8 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
-use toolbus_wire::json::{RawJson, ValueError, count_values};
+use toolbus_json::count_values;
+use toolbus_wire::json::{RawJson, ValueError};
 use toolbus_wire::message::mcp::{
     McpGetPromptResponse, McpListResourcesResponse, McpPromptMessage, McpReadResourceResponse,
     McpResource, McpResourceContents, McpResourceTemplate,
@@ -19,7 +20,7 @@ use toolbus_wire::message::mcp::{
 
 use crate::call::{Caller, Naming};
 use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
-use crate::method::Method;
+use crate::method::{Method, read_params};
 use crate::trust::hidden;
 
 /// Longest URI or cursor that is passed on to a server, in bytes.
@@ -89,11 +90,11 @@ impl ReadRequest {
         match self {
             Self::Prompt { name, .. } => Some(name.into()),
             Self::Relay(Method::GetPrompt, params) => {
-                let params: GetPromptRequestParams = serde_json::from_str(params.text()).ok()?;
+                let params: GetPromptRequestParams = read_params(params).ok()?;
                 Some(params.name.into())
             }
             Self::Relay(Method::Complete, params) => {
-                let params: CompleteRequestParams = serde_json::from_str(params.text()).ok()?;
+                let params: CompleteRequestParams = read_params(params).ok()?;
                 match params.r#ref {
                     Reference::Prompt(prompt) => Some(prompt.name.into()),
                     _ => None,

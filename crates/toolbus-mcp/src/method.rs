@@ -1,5 +1,15 @@
 //! The methods of MCP that are requested of servers for callers.
 
+use serde::de::DeserializeOwned;
+use toolbus_bus::port::BODY_BYTES_MAX;
+use toolbus_json::Limits;
+use toolbus_tools::call::ARGUMENTS_VALUES_MAX;
+use toolbus_wire::json::RawJson;
+
+/// What the params of a request may have: the largest arguments, and what is around them.
+const PARAMS_LIMITS: Limits =
+    Limits::of_bytes(BODY_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX + 4_096);
+
 /// A method of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
@@ -45,4 +55,13 @@ impl Method {
             Self::Complete => "completion/complete",
         }
     }
+}
+
+/// Reads the params of a request, without the meta of its caller, which is merged into what is
+/// sent.
+///
+/// # Errors
+/// When they are none of this type, or exceed a limit.
+pub(crate) fn read_params<P: DeserializeOwned>(params: &RawJson) -> Result<P, toolbus_json::Error> {
+    toolbus_json::from_str(params.with_member("_meta", None).text(), &PARAMS_LIMITS)
 }

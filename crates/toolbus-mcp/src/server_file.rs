@@ -143,7 +143,7 @@ impl ServerFile {
     fn read(&self) -> Result<Map<String, Value>, ServerFileError> {
         let path = &self.path;
         let document = match config::read_file(path) {
-            Ok(text) => serde_json::from_str(&text).ok(),
+            Ok(text) => toolbus_json::from_str(&text, &config::TEXT_LIMITS).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Some(json!({"mcpServers": {}}))
             }

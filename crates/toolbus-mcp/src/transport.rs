@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use rmcp::model::ErrorData;
+use toolbus_json::Limits;
 
 use stdio::{NO_MESSAGE, TOO_MANY_VALUES, too_long_text};
 
@@ -31,6 +32,14 @@ pub(crate) mod streamable_http;
 
 /// Longest message of a server, in bytes: a line on stdout, a JSON body, an event of a stream.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Most values in a message that is read into types: each takes up to a hundred bytes of memory.
+const MESSAGE_VALUES_MAX: usize = 512 << 10;
+/// What a message may have that is read into types.
+pub(crate) const MESSAGE_LIMITS: Limits =
+    Limits::of_bytes(MESSAGE_BYTES_MAX).with_values(MESSAGE_VALUES_MAX);
+/// What a message may have whose parts are kept as they were written: they take their text in
+/// memory, however many values and levels are in it.
+const PARTS_LIMITS: Limits = MESSAGE_LIMITS.with_values(usize::MAX).with_depth(usize::MAX);
 
 /// The data of errors that a transport puts in the place of a server's answer.
 const REPLACED_ANSWER: &str = "toolbus: the answer cannot be used";

@@ -8,10 +8,15 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use toolbus_json::Limits;
 use toolbus_wire::json::RawJson;
 
+use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::trust::definition::Definition;
 use crate::trust::hidden::{self, HiddenCounts};
+
+/// What a definition may have.
+const DEFINITION_LIMITS: Limits = Limits::of_bytes(CATALOGUE_BYTES_MAX);
 
 /// One definition.
 pub(crate) struct WrittenDefinition<'a> {
@@ -20,9 +25,10 @@ pub(crate) struct WrittenDefinition<'a> {
 }
 
 impl<'a> WrittenDefinition<'a> {
-    /// Reads a definition. `None` when it is no object, or is nested too deep.
+    /// Reads a definition. `None` when it is no object, or exceeds a limit.
     pub(crate) fn read(text: &'a RawJson) -> Option<Self> {
-        let mut members: Map<String, Value> = serde_json::from_str(text.text()).ok()?;
+        let mut members: Map<String, Value> =
+            toolbus_json::from_str(text.text(), &DEFINITION_LIMITS).ok()?;
         // As if it were not there, as readers of every kind have it.
         members.retain(|_, value| !value.is_null());
         Some(Self { written: text.members()?, members })

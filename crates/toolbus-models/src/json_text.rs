@@ -2,17 +2,24 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Error, Value};
+use serde_json::Value;
+use toolbus_json::{Error, Limits};
+
+/// Largest answer, in bytes of its stream.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// What a model or its API writes: an event of an answer, a call in its text, or the arguments of a
+/// call, whose pieces may be all of the answer.
+pub(crate) const ANSWER_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
 
 /// Reads a text as JSON. Half of a surrogate pair, which some APIs and models write and no text
 /// here can hold, becomes a replacement character.
 pub(crate) fn read_json(text: &str) -> Result<Value, Error> {
-    match serde_json::from_str(text) {
-        Ok(value) => Ok(value),
-        Err(error) => match replace_lone_surrogates(text) {
-            Cow::Owned(replaced) => serde_json::from_str(&replaced),
-            Cow::Borrowed(_) => Err(error),
+    match toolbus_json::from_str(text, &ANSWER_LIMITS) {
+        Err(Error::Invalid(error)) => match replace_lone_surrogates(text) {
+            Cow::Owned(replaced) => toolbus_json::from_str(&replaced, &ANSWER_LIMITS),
+            Cow::Borrowed(_) => Err(error.into()),
         },
+        read => read,
     }
 }
 

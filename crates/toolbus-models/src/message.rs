@@ -7,6 +7,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::json_text::ANSWER_LIMITS;
+
 /// One message of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
@@ -176,8 +178,8 @@ impl ModelCall {
     pub fn shown_arguments(&self) -> Value {
         match (&self.written, &self.arguments) {
             (written, CallArguments::Json { value }) => {
-                let written = written.as_ref().and_then(|text| serde_json::from_str(text).ok());
-                written.unwrap_or_else(|| value.clone())
+                let read = |text: &String| toolbus_json::from_str(text, &ANSWER_LIMITS).ok();
+                written.as_ref().and_then(read).unwrap_or_else(|| value.clone())
             }
             (_, CallArguments::NotJson { text, .. }) => {
                 let member = ("not_json".to_owned(), Value::String(text.clone()));

@@ -24,6 +24,7 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
+use toolbus_json::Limits;
 
 /// How long one try to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +34,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PROTOCOL: &str = "v4.channel.k8s.io";
 /// Most bytes of standard input in one message.
 const PIECE_BYTES: usize = 32 << 10;
+/// How an API server says that the streams have ended: a few members, one of them a message.
+const STATUS_LIMITS: Limits = Limits::of_bytes(1 << 20).with_values(1_000);
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -174,7 +177,8 @@ impl ContainerOutput {
 
 /// What a status says; `Success` when the container's streams ended.
 fn status_text(status: &[u8]) -> String {
-    let status: serde_json::Value = serde_json::from_slice(status).unwrap_or_default();
+    let status: serde_json::Value =
+        toolbus_json::from_slice(status, &STATUS_LIMITS).unwrap_or_default();
     let text = |name: &str| status.get(name).and_then(|text| text.as_str()).unwrap_or_default();
     match text("message") {
         "" => text("status").to_owned(),

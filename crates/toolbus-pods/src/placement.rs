@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, PodSpec, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolbus_json::Limits;
 
 /// Members of a pod's spec that say where it may run, as JSON in the cluster's own words:
 /// `nodeSelector`, `tolerations`, `affinity`, `priorityClassName` and `imagePullSecrets`. Other
@@ -29,6 +30,8 @@ struct Members {
     image_pull_secrets: Vec<LocalObjectReference>,
 }
 
+/// A placement as a setting has it. A whole object of a cluster has about as many bytes at most.
+const PLACEMENT_LIMITS: Limits = Limits::of_bytes(1 << 20).with_values(10_000);
 /// The label of nodes that names their kind of processor.
 const ARCHITECTURE: &str = "kubernetes.io/arch";
 
@@ -58,7 +61,8 @@ impl TryFrom<String> for PodPlacement {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        serde_json::from_str(&text).map(Self).map_err(|error| error.to_string())
+        let members = toolbus_json::from_str(&text, &PLACEMENT_LIMITS);
+        members.map(Self).map_err(|error| error.to_string())
     }
 }
 

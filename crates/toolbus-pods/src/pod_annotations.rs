@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolbus_json::Limits;
+
+/// Annotations as a setting has them. A cluster takes 256 KiB of them, which are more once they are
+/// escaped.
+const ANNOTATIONS_LIMITS: Limits = Limits::of_bytes(1 << 20).with_values(10_000);
 
 /// Annotations of pods, as a JSON object of texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -27,7 +32,8 @@ impl TryFrom<String> for PodAnnotations {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        serde_json::from_str(&text).map(Self).map_err(|error| error.to_string())
+        let annotations = toolbus_json::from_str(&text, &ANNOTATIONS_LIMITS);
+        annotations.map(Self).map_err(|error| error.to_string())
     }
 }
 

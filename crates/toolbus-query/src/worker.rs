@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::stdio::stderr;
+use toolbus_json::Limits;
 
 use crate::Question;
 use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
@@ -27,6 +28,8 @@ mod value_stream;
 
 use source::Source;
 
+/// A request: one question.
+const REQUEST_LIMITS: Limits = Limits::of_bytes(REQUEST_BYTES_MAX).with_values(4_096);
 /// The stack of the thread that answers: for filters that recurse and values that are nested.
 const STACK_BYTES: usize = 64 << 20;
 /// The exit code of a worker that panicked, as Rust has it.
@@ -115,7 +118,7 @@ fn read_request() -> io::Result<Request> {
 
     let mut body = vec![0; length];
     read_exact(&mut body)?;
-    serde_json::from_slice(&body).map_err(io::Error::other)
+    toolbus_json::from_slice(&body, &REQUEST_LIMITS).map_err(io::Error::other)
 }
 
 fn read_exact(mut buffer: &mut [u8]) -> io::Result<()> {

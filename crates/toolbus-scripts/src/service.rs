@@ -11,6 +11,7 @@ use toolbus_bus::responder::{
     Call, Context, Failure, Listen, Malformed, NO_ROOM, Received, Repeat, Reply, Responder, Service,
 };
 use toolbus_bus::{Asker, Bus, Envelope, Progress, Question, SubscribeError, Topic};
+use toolbus_json::Limits;
 use toolbus_tools::GrantCheck;
 use toolbus_tools::bus::{reply_to, tool_failure};
 use toolbus_tools::id::CallId;
@@ -28,14 +29,16 @@ use crate::files::message;
 use crate::metrics::ScriptMetrics;
 use crate::response;
 use crate::runner::{
-    Channel, Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, PRELUDE_BYTES_MAX, Run,
-    Runner, SCRIPT_BYTES_MAX, Script, Stream, error_response,
+    CHANNEL_BODY_BYTES_MAX, Channel, Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX,
+    PRELUDE_BYTES_MAX, Run, Runner, SCRIPT_BYTES_MAX, Script, Stream, error_response,
 };
 use crate::tool::{PACKAGES_TIMEOUT, WAIT_BESIDE_TIMEOUT};
 
 /// How many bytes the large requests of a worker may have together: four of the largest. Each is
 /// held as the message and as what was read from it.
 pub const LARGE_REQUESTS_BYTES: usize = 64 << 20;
+/// A request of a script to its caller.
+const REQUEST_LIMITS: Limits = Limits::of_bytes(CHANNEL_BODY_BYTES_MAX);
 
 /// How a worker takes script requests.
 pub struct WorkerOptions {
@@ -276,7 +279,7 @@ fn caller_channel(request: &ScriptInvokeRequest, asker: &Asker) -> Result<Option
 
 /// Asks the caller what a script asks, and gives the answer, or an error as one.
 async fn ask_caller(asker: &Asker, number: u32, body: &[u8]) -> Bytes {
-    let request = match serde_json::from_slice::<Value>(body) {
+    let request = match toolbus_json::from_slice::<Value>(body, &REQUEST_LIMITS) {
         Ok(request) => request,
         Err(error) => return error_response("invalid", &error.to_string()),
     };

@@ -99,7 +99,7 @@ impl<'r, T: DeserializeOwned> Decode<'r, Any> for JsonColumn<T> {
     fn decode(value: <Any as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
         let text = <&'r str as Decode<'r, Any>>::decode(value)?;
         check_length(text)?;
-        Ok(Self(serde_json::from_str(text)?))
+        Ok(Self(toolbus_json::from_trusted(text)?))
     }
 }
 

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolbus_config::{HttpUrl, KeyReference, Mistakes, Secret, TimeSpan};
 use toolbus_fetch::{BodyLimit, FetchConfig, FetchRequest, Fetcher, Oversize, decode_text};
+use toolbus_json::Limits;
 use toolbus_tools::arguments::{text, whole_number};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
@@ -36,6 +37,8 @@ const OWN_URL: &str = "https://api.anthropic.com";
 const VERSION: &str = "2023-06-01";
 /// Largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// A report. It has a value for every 20 bytes or so.
+const REPORT_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX).with_values(512 << 10);
 /// How much of an error is shown, in characters.
 const ERROR_CHARS_MAX: usize = 2_000;
 /// The longest time that a report may take.
@@ -265,7 +268,7 @@ impl UsageTool {
             let shown: String = text.chars().take(ERROR_CHARS_MAX).collect();
             return Err(format!("Error: HTTP {} from Anthropic's API: {shown}", status.as_u16()));
         }
-        serde_json::from_str(&text).map_err(|error| failed(&error))
+        toolbus_json::from_str(&text, &REPORT_LIMITS).map_err(|error| failed(&error))
     }
 
     fn url(&self, action: Action, arguments: &Map<String, Value>) -> Url {

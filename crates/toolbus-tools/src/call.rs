@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress, Slot};
-use toolbus_wire::json::{RawJson, count_values};
+use toolbus_json::{Error, Limits, OverLimit};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::ContentBlock;
 
 pub use crate::call_error::CallError;
@@ -67,6 +68,9 @@ pub const CALLER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 pub const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
 /// Most values in arguments: each takes up to a hundred bytes of memory.
 pub const ARGUMENTS_VALUES_MAX: usize = 256 << 10;
+/// The text of arguments.
+const ARGUMENTS_LIMITS: Limits =
+    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// Arguments, as they come in.
 #[derive(Debug, Clone)]
@@ -306,19 +310,20 @@ fn object(value: Value) -> Result<Map<String, Value>, CallError> {
 }
 
 fn parse(text: &str) -> Result<Value, CallError> {
-    if text.len() > ARGUMENTS_BYTES_MAX {
-        return Err(CallError::invalid_arguments(format!(
-            "arguments of {} bytes are over the limit of {ARGUMENTS_BYTES_MAX}",
-            text.len()
-        )));
-    }
-    if count_values(text.as_bytes()) > ARGUMENTS_VALUES_MAX {
-        return Err(CallError::invalid_arguments(format!(
-            "arguments have more than {ARGUMENTS_VALUES_MAX} values"
-        )));
-    }
-    serde_json::from_str(text)
-        .map_err(|error| CallError::invalid_arguments(format!("arguments are not JSON: {error}")))
+    toolbus_json::from_str(text, &ARGUMENTS_LIMITS).map_err(|error| {
+        CallError::invalid_arguments(match error {
+            Error::OverLimit(OverLimit::Bytes { bytes, max }) => {
+                format!("arguments of {bytes} bytes are over the limit of {max}")
+            }
+            Error::OverLimit(OverLimit::Values { max }) => {
+                format!("arguments have more than {max} values")
+            }
+            Error::OverLimit(OverLimit::Depth { max }) => {
+                format!("arguments are nested more than {max} deep")
+            }
+            error => format!("arguments are not JSON: {error}"),
+        })
+    })
 }
 
 fn not_an_object(value: &Value) -> CallError {

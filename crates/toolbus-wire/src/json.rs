@@ -12,6 +12,7 @@ use std::io;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use toolbus_json::{VALUES_MAX, from_trusted};
 
 use crate::Message;
 
@@ -19,8 +20,8 @@ mod mistake;
 mod raw;
 mod reader;
 
-pub use raw::{RawJson, ValueError, count_values};
-use reader::JsonText;
+pub use raw::{RawJson, ValueError};
+use reader::{JsonText, ValueBudget};
 
 /// Why a body could not be read. No text of the body is in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +59,8 @@ impl std::fmt::Display for Invalid {
 /// Reads a message from its body.
 ///
 /// # Errors
-/// When the body is not JSON, is `null`, lacks a required member or has one of a wrong type.
+/// When the body is not JSON, is `null`, lacks a required member or has one of a wrong type, or
+/// when more than [`VALUES_MAX`] values would be built of it.
 pub fn read<T: Message>(body: &[u8]) -> Result<T, Error> {
     read_value(body)
 }
@@ -106,14 +108,16 @@ pub(crate) fn read_value<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T,
 
     // The syntax of all of it, members that are skipped included. The parser's words quote nothing.
     let whole: &RawValue =
-        serde_json::from_str(body).map_err(|error| Error::NotJson(error.to_string().into()))?;
+        from_trusted(body).map_err(|error| Error::NotJson(error.to_string().into()))?;
     let text = whole.get();
 
     if text == "null" {
         return Err(Error::Null);
     }
 
-    T::deserialize(JsonText(text)).map_err(|mistake| mistake.at_end_of(text).into_error(body))
+    let budget = ValueBudget::of(VALUES_MAX);
+    T::deserialize(JsonText { text, budget: &budget })
+        .map_err(|mistake| mistake.at_end_of(text).into_error(body))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
-use toolbus_wire::json::count_values;
+use toolbus_json::Limits;
 
 use crate::measure::measure;
 use crate::texts;
@@ -17,6 +17,8 @@ const INSIDE_BYTES_MAX: usize = 512;
 const PATH_PARTS_MAX: usize = 16;
 /// Most values of a result that a path leads into.
 const VALUES_MAX: usize = 20_000;
+/// Such a result. It was cut at `WispsConfig::result_bytes_max`, which is far less.
+const RESULT_LIMITS: Limits = Limits::of_bytes(8 << 20).with_values(VALUES_MAX);
 /// What a value counts for beside its texts, in bytes.
 const VALUE_BYTES: usize = 16;
 /// What models open a template with that means a step.
@@ -248,10 +250,7 @@ impl<'a> Filler<'a> {
             let result = self.results.result(step);
             let result = result.ok_or_else(|| FillError::NoResult(step.to_owned()))?;
             let not_json = || FillError::NotJson(step.to_owned());
-            if count_values(result.as_bytes()) > VALUES_MAX {
-                return Err(not_json());
-            }
-            let value = serde_json::from_str(result).map_err(|_| not_json())?;
+            let value = toolbus_json::from_str(result, &RESULT_LIMITS).map_err(|_| not_json())?;
             self.parsed.insert(step.to_owned(), value);
         }
 

@@ -11,7 +11,14 @@ use crate::workspace;
 /// A crate that is not there has no place.
 const LAYERS: &[&[&str]] = &[
     // foundation
-    &["toolbus-wire", "toolbus-telemetry", "toolbus-config", "toolbus-query", "toolbus-fetch"],
+    &[
+        "toolbus-json",
+        "toolbus-wire",
+        "toolbus-telemetry",
+        "toolbus-config",
+        "toolbus-query",
+        "toolbus-fetch",
+    ],
     // transport
     &["toolbus-bus", "toolbus-rabbitmq"],
     // tools
@@ -60,7 +67,7 @@ const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "open
 
 /// For tests, benchmarks and tasks only. They may depend on anything that is not reserved.
 pub(super) const DEVELOPMENT: &[&str] =
-    &["toolbus-testkit", "chaos", "conformance", "e2e", "xtask"];
+    &["toolbus-testkit", "chaos", "conformance", "e2e", "fuzz", "xtask"];
 
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 16] = [

@@ -4,19 +4,33 @@
 //! Test code is free of them, but for the width of comments.
 
 use super::Mistake;
+use super::figures;
 use super::source::{Function, Source};
+use super::tokens::Token;
 
 /// One rule: the mistakes that it finds in a file.
 type Rule = fn(&Source<'_>) -> Vec<Mistake>;
 
-const RULES: [Rule; 5] =
-    [check_air, check_parameters, check_imports, check_durations, check_comments];
+const RULES: [Rule; 6] = [
+    check_air,
+    check_parameters,
+    check_imports,
+    check_durations,
+    check_comments,
+    check_json_readers,
+];
 
 /// Lines of a function's body from which on it has a blank line.
 const BODY_LINES_WITHOUT_AIR_MAX: usize = 19;
 
 /// Longest line of a comment, in characters: what rustfmt allows for code.
 const COMMENT_LINE_MAX: usize = 100;
+
+/// What reads a JSON text without limits.
+const JSON_READERS: [&str; 5] = ["from_str", "from_slice", "from_reader", "Deserializer", "de"];
+
+/// The crate that has the reader with limits.
+const JSON_CRATE: &str = "crates/toolbus-json/";
 
 /// How the name of a `Duration` may end; `_MIN`, `_MAX` or `_DEFAULT` may follow.
 const DURATION_SUFFIXES: [&str; 5] = ["TIMEOUT", "INTERVAL", "GRACE", "BACKOFF", "TTL"];
@@ -84,7 +98,7 @@ fn check_parameters(source: &Source<'_>) -> Vec<Mistake> {
     mistakes
 }
 
-fn next_is(tokens: &[super::tokens::Token<'_>], at: usize, text: &str) -> bool {
+fn next_is(tokens: &[Token<'_>], at: usize, text: &str) -> bool {
     tokens.get(at + 1).is_some_and(|token| token.is(text))
 }
 
@@ -132,4 +146,26 @@ fn check_comments(source: &Source<'_>) -> Vec<Mistake> {
         mistake(source, number, what, "wrap it at 100")
     });
     found.collect()
+}
+
+/// What is shipped reads JSON texts in one way, which has limits.
+fn check_json_readers(source: &Source<'_>) -> Vec<Mistake> {
+    if !figures::is_shipped(source.path) || source.path.starts_with(JSON_CRATE) {
+        return Vec::new();
+    }
+
+    let is_reader = |token: &Token<'_>| JSON_READERS.iter().any(|reader| token.is(reader));
+    let mut mistakes = Vec::new();
+    for at in source.find_sequence(&["serde_json", "::"]) {
+        let rest = &source.tokens[at + 2..];
+        let is_group = rest.first().is_some_and(|token| token.is("{"));
+        let end = if is_group { rest.iter().position(|token| token.is("}")) } else { Some(1) };
+        let named = &rest[..end.unwrap_or(rest.len()).min(rest.len())];
+        mistakes.extend(named.iter().filter(|token| is_reader(token)).map(|token| {
+            let what = format!("serde_json::{} reads a text without limits", token.text);
+            mistake(source, token.line, what, "read it with toolbus_json")
+        }));
+    }
+
+    mistakes
 }

@@ -11,7 +11,9 @@ use toolbus_approvals::{
     Answer, Approval, ApprovalState, ApprovalStore, Approve, BoundPrincipal, Error, ForChain,
     Remember, Remembered, ShownArguments,
 };
+use toolbus_json::Limits;
 use toolbus_runtime::service::{BoxError, Exit};
+use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
 use toolbus_tools::scope::{Principal, Proof};
 use toolbus_wire::clock::unix_now;
 
@@ -20,6 +22,9 @@ use crate::arguments::{Approvals, ApprovalsCommand};
 use crate::settings::Settings;
 use crate::{state, terminal_text};
 
+/// What arguments of a call may have, and what they are matched with.
+const ARGUMENTS_LIMITS: Limits =
+    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 /// Most characters of arguments in a list.
 const LISTED_CHARACTERS_MAX: usize = 60;
 /// Characters of an id in a list, which tell it from all others for most purposes.
@@ -31,7 +36,7 @@ enum Failure {
     #[error(transparent)]
     Approvals(#[from] Error),
     #[error("the arguments are not JSON: {0}")]
-    Arguments(#[from] serde_json::Error),
+    Arguments(#[from] toolbus_json::Error),
     #[error("the arguments cannot be written to {}: {_1}", _0.display())]
     File(PathBuf, #[source] std::io::Error),
     #[error("there is no remembered answer '{0}'")]
@@ -111,9 +116,10 @@ async fn answer(
             remember_for: time,
             note,
         } => {
-            let matching = matching.as_deref().map(serde_json::from_str).transpose()?;
+            let read = |text: &str| toolbus_json::from_str::<Value>(text, &ARGUMENTS_LIMITS);
+            let matching = matching.as_deref().map(read).transpose()?;
             let verdict = match (arguments, chain_calls) {
-                (Some(arguments), _) => Approve::With(serde_json::from_str(&arguments)?),
+                (Some(arguments), _) => Approve::With(read(&arguments)?),
                 (None, Some(calls)) => {
                     let arguments = matching.unwrap_or_default();
                     Approve::ForChain(ForChain { calls, arguments })

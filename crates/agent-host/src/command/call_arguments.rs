@@ -5,13 +5,19 @@ mod tests;
 
 use std::io::Read as _;
 
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
+use toolbus_json::Limits;
+use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
+
+/// What arguments may have.
+const ARGUMENTS_LIMITS: Limits =
+    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// Arguments that were given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallArguments {
-    /// JSON text, as it was written.
+    /// JSON text, as it was written. Its limits were checked.
     Json(String),
     /// Names and values, which become JSON by the tool's schema.
     Pairs(Vec<(String, String)>),
@@ -36,7 +42,7 @@ impl CallArguments {
             }
         };
 
-        let check = serde_json::from_str::<serde::de::IgnoredAny>(&text);
+        let check = toolbus_json::from_str::<IgnoredAny>(&text, &ARGUMENTS_LIMITS);
         check.map_err(|error| format!("the arguments are not JSON: {error}"))?;
         Ok(Self::Json(text))
     }
@@ -49,7 +55,7 @@ impl CallArguments {
         };
         let members = pairs.iter().map(|(name, value)| {
             let takes_text = schema.is_some_and(|schema| takes_only_text(schema, name));
-            let is_json = serde_json::from_str::<serde::de::IgnoredAny>(value).is_ok();
+            let is_json = toolbus_json::from_str::<IgnoredAny>(value, &ARGUMENTS_LIMITS).is_ok();
             let value =
                 if is_json && !takes_text { value.clone() } else { json!(value).to_string() };
             format!("{}:{value}", json!(name))
@@ -61,7 +67,7 @@ impl CallArguments {
     pub(super) fn text_of(&self, name: &str) -> Option<String> {
         match self {
             Self::Json(text) => {
-                let arguments: Value = serde_json::from_str(text).ok()?;
+                let arguments: Value = toolbus_json::from_trusted(text).ok()?;
                 arguments[name].as_str().map(str::to_owned)
             }
             Self::Pairs(pairs) => {
@@ -73,7 +79,7 @@ impl CallArguments {
     /// The names of all of them; none where they are no object.
     pub(super) fn names(&self) -> Vec<String> {
         match self {
-            Self::Json(text) => match serde_json::from_str(text) {
+            Self::Json(text) => match toolbus_json::from_trusted(text) {
                 Ok(Value::Object(members)) => members.into_iter().map(|(name, _)| name).collect(),
                 _ => Vec::new(),
             },

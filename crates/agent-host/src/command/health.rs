@@ -7,6 +7,7 @@ use reqwest::{Client, Url, redirect};
 use serde_json::{Value, json};
 use toolbus_config::error_chain::in_lines;
 use toolbus_config::{Environment, HttpUrl, ListenAddress, on_one_line};
+use toolbus_json::Limits;
 use toolbus_runtime::health::{Readiness, ask_readiness};
 use toolbus_runtime::service::{self, Exit};
 
@@ -19,6 +20,8 @@ use crate::settings::Settings;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most of an answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// What an answer may have, of an API as of a health port.
+const ANSWER_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
 /// Longest reason that is shown, in characters.
 const REASON_CHARS_MAX: usize = 300;
 
@@ -143,7 +146,8 @@ impl Report {
 
     /// What a health port says: components that do not serve make a service that is ready degraded.
     fn of_port(readiness: &Readiness) -> Self {
-        let report: Value = serde_json::from_str(&readiness.report).unwrap_or_default();
+        let report = toolbus_json::from_str(&readiness.report, &ANSWER_LIMITS);
+        let report: Value = report.unwrap_or_default();
         let mut reasons = Vec::new();
         for (name, component) in report["components"].as_object().into_iter().flatten() {
             let state = component["state"].as_str().unwrap_or("unknown");
@@ -170,7 +174,8 @@ impl Report {
 
     /// What the HTTP API says.
     fn of_api(answer: &[u8]) -> Self {
-        let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+        let answer = toolbus_json::from_slice(answer, &ANSWER_LIMITS);
+        let answer: Value = answer.unwrap_or_default();
         let said = answer["data"]["status"].as_str();
         let status = Status::ALL.into_iter().find(|status| said == Some(status.as_str()));
         match status {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolbus_approvals::ShownArguments;
 use toolbus_wire::message::toolbus::AskError;
 
-use super::{Keyboard, TRIES_MAX, to_printable, write_line};
+use super::{Keyboard, LINE_LIMITS, TRIES_MAX, to_printable, write_line};
 use crate::terminal_text;
 
 /// What each key stands for, where it is a yes.
@@ -57,7 +57,7 @@ async fn edit(keyboard: &mut Keyboard) -> Result<Value, AskError> {
         if line.trim().is_empty() {
             break;
         }
-        match serde_json::from_str::<Value>(&line) {
+        match toolbus_json::from_str::<Value>(&line, &LINE_LIMITS) {
             Ok(arguments) if arguments.is_object() => {
                 return Ok(json!({"action": "modify", "modifiedArguments": arguments}));
             }

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 use toolbus_tools::schema::{Schema, describe};
 
+use super::LINE_LIMITS;
+
 /// Most fields of a form.
 const FIELDS_MAX: usize = 64;
 /// Most choices of a field.
@@ -164,7 +166,7 @@ impl Field {
     fn parse_value(&self, line: &str) -> Result<Value, String> {
         match &self.kind {
             Kind::Text => Ok(json!(line)),
-            Kind::Number => match serde_json::from_str(line) {
+            Kind::Number => match toolbus_json::from_str(line, &LINE_LIMITS) {
                 Ok(number @ Value::Number(_)) => Ok(number),
                 _ => Err(format!("{line} is no number")),
             },

@@ -1,6 +1,12 @@
 //! JSON-RPC, as far as it is spoken here.
 
 use serde_json::{Map, Value, json};
+use toolbus_json::Limits;
+
+use super::LINE_BYTES_MAX;
+
+/// What a message may have: a line, with its end.
+const LINE_LIMITS: Limits = Limits::of_bytes(LINE_BYTES_MAX + 1);
 
 /// What a request is.
 pub(super) const INVALID_REQUEST: i64 = -32600;
@@ -55,7 +61,7 @@ impl Reply {
 
 /// Reads a message. `None`: a notification, or an answer to nothing that was asked.
 pub(super) fn parse(line: &[u8]) -> Result<Option<Request>, Box<Reply>> {
-    let message: Value = serde_json::from_slice(line)
+    let message: Value = toolbus_json::from_slice(line, &LINE_LIMITS)
         .map_err(|error| Reply::refused(Value::Null, PARSE, format!("not JSON: {error}")))?;
     let Value::Object(mut message) = message else {
         let what = "a message is an object; batches are not taken";

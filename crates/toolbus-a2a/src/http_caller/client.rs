@@ -9,6 +9,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use toolbus_json::Limits;
 use toolbus_mcp::{HttpClients, PrivateAddress};
 use toolbus_tools::credentials::ERASED_LENGTH_MIN;
 use toolbus_tools::{CredentialSource, SecretFinder};
@@ -23,8 +24,10 @@ use crate::{CARD_BYTES_MAX, TaskLineage};
 
 /// How long a card may take to come.
 const CARD_TIMEOUT: Duration = Duration::from_secs(15);
-/// Largest answer that is read, in bytes: a result, its artifacts, and what JSON takes.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// What a card may have.
+const CARD_LIMITS: Limits = Limits::of_bytes(CARD_BYTES_MAX).with_values(16 << 10);
+/// What an answer may have: a result, its artifacts, and what JSON takes.
+const ANSWER_LIMITS: Limits = Limits::of_bytes(8 << 20);
 /// How much of an agent's own words on an error is kept, in characters.
 const WORDS_CHARS_MAX: usize = 500;
 
@@ -176,7 +179,7 @@ impl AgentClient {
         self.check_address(&self.card_url).await?;
         let request = self.client(&self.card_url)?.get(self.card_url.clone());
         let request = request.timeout(CARD_TIMEOUT).header(VERSION_HEADER, Version::V1.as_str());
-        let card = self.send(request, CARD_BYTES_MAX).await?;
+        let card = self.send(request, &CARD_LIMITS).await?;
         let card = RemoteCard::deserialize(card).map_err(|_| HttpAgentError::Answer)?;
 
         let interface = card.interface().ok_or(HttpAgentError::NoInterface)?;
@@ -229,7 +232,7 @@ impl AgentClient {
             .header(HTTP_DEPTH_HEADER, u16::from(asked.lineage.depth))
             .header(HTTP_DOORS_HEADER, asked.lineage.doors.to_string())
             .body(body.to_string());
-        read_result(self.send(request, ANSWER_BYTES_MAX).await?, asked.id)
+        read_result(self.send(request, &ANSWER_LIMITS).await?, asked.id)
     }
 
     fn client(&self, url: &Url) -> Result<&reqwest::Client, HttpAgentError> {
@@ -258,7 +261,7 @@ impl AgentClient {
     async fn send(
         &self,
         request: RequestBuilder,
-        bytes_max: usize,
+        limits: &Limits,
     ) -> Result<Value, HttpAgentError> {
         let (request, secret) = match &self.header {
             Some(name) => {
@@ -277,8 +280,9 @@ impl AgentClient {
             return Err(HttpAgentError::Status(status.as_u16()));
         }
 
-        let body = read_bounded(response, bytes_max).await?;
-        let mut answer = serde_json::from_slice(&body).map_err(|_| HttpAgentError::Answer)?;
+        let body = read_bounded(response, limits.bytes).await?;
+        let answer = toolbus_json::from_slice(&body, limits);
+        let mut answer = answer.map_err(|_| HttpAgentError::Answer)?;
         let secret = secret.as_ref().filter(|secret| secret.len() >= ERASED_LENGTH_MIN);
         if let Some(finder) = secret.and_then(|secret| SecretFinder::new([secret.as_str()])) {
             finder.erase(&mut answer);

@@ -3,15 +3,20 @@
 use axum::http::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use toolbus_json::Limits;
 use toolbus_tools::Principal;
 use toolbus_tools::id::ID_BYTES_MAX;
 
+use super::HTTP_BODY_BYTES_MAX;
 use crate::TaskLineage;
 use crate::http_rows::caller_of;
 use crate::protocol::{
     ErrorKind, HTTP_DEPTH_HEADER, HTTP_DOORS_HEADER, Method, RpcError, VERSION_HEADER, Version,
 };
 use crate::received::TaskKey;
+
+/// What a request may have.
+const REQUEST_LIMITS: Limits = Limits::of_bytes(HTTP_BODY_BYTES_MAX);
 
 /// A request of a client.
 pub(super) struct Call {
@@ -33,7 +38,8 @@ impl Call {
         client: &Principal,
     ) -> Result<Self, (Value, RpcError)> {
         let invalid = |what: &str| RpcError::new(ErrorKind::InvalidRequest, what);
-        let mut body: Value = serde_json::from_slice(body).map_err(|error| {
+        let read = toolbus_json::from_slice(body, &REQUEST_LIMITS);
+        let mut body: Value = read.map_err(|error| {
             (Value::Null, RpcError::new(ErrorKind::Parse, format!("the body is no JSON: {error}")))
         })?;
         let Some(members) = body.as_object_mut() else {

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use toolbus_bus::port::BODY_BYTES_MAX;
+use toolbus_json::Limits;
 use toolbus_wire::message::a2a::{
     AgentArtifact, AgentMessagePart, AgentTaskError, AgentTaskResult, AgentTaskState,
 };
@@ -13,6 +15,8 @@ use crate::received::Answer;
 
 /// The name of the artifact that has an agent's answer.
 const ANSWER_ARTIFACT: &str = "answer";
+/// What the data of a part may have: a part of one message.
+const DATA_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX);
 
 /// A task.
 pub(crate) fn task_json(version: Version, view: &TaskView, with_artifacts: bool) -> Value {
@@ -107,7 +111,8 @@ fn artifact(version: Version, at: usize, made: AgentArtifact) -> Value {
 }
 
 fn part(version: Version, part: AgentMessagePart) -> Value {
-    let data = part.data.as_deref().and_then(|data| serde_json::from_str::<Value>(data).ok());
+    let read = |data: &str| toolbus_json::from_str::<Value>(data, &DATA_LIMITS).ok();
+    let data = part.data.as_deref().and_then(read);
     let text = || part.text.clone().or_else(|| part.data.clone()).unwrap_or_default();
     let mut written = match (version, data) {
         (Version::V1, Some(data)) if part.text.is_none() => json!({"data": data}),

@@ -122,7 +122,9 @@ impl Waits {
     async fn parked(&self, stage: &Stage, count: usize) -> Vec<ParkedRequest> {
         stage.until("calls are parked", async || self.store.lock().len() >= count).await;
         let store = self.store.lock();
-        let read = |text: &String| serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}"));
+        let read = |text: &String| {
+            toolbus_json::from_trusted(text).unwrap_or_else(|error| panic!("{error}"))
+        };
         store.iter().map(read).collect()
     }
 }

@@ -3,11 +3,18 @@
 
 use serde_json::Value;
 use tokenizers::{PostProcessor as _, TruncationParams};
+use toolbus_json::Limits;
 use toolbus_search::EmbedError;
+
+use super::files::TOKENIZER_BYTES_MAX;
 
 const WHAT: &str = "tokenizer.json";
 /// Most tokens of a vocabulary.
 const TOKENS_MAX: usize = 1_000_000;
+/// What a `tokenizer.json` may have. A token and a merge are up to three values each, an added
+/// token is eight.
+const FILE_LIMITS: Limits =
+    Limits::of_bytes(TOKENIZER_BYTES_MAX as usize).with_values(8 * TOKENS_MAX);
 /// Most tokens that a text has; the rest is not looked at.
 const TEXT_TOKENS_MAX: usize = 1_024;
 /// Most bytes of a text that are looked at.
@@ -27,7 +34,7 @@ pub(super) struct Tokenizer {
 
 impl Tokenizer {
     pub(super) fn read(file: &[u8]) -> Result<Self, EmbedError> {
-        let mut json: Value = serde_json::from_slice(file).map_err(malformed)?;
+        let mut json: Value = toolbus_json::from_slice(file, &FILE_LIMITS).map_err(malformed)?;
         check_sizes(&json)?;
         let text_tokens_max = json["truncation"]["max_length"].as_u64();
         let (kind, unknown) = (json["model"]["type"].clone(), unknown_token(&json["model"]));

@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert::{BertModel, Config};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use toolbus_json::Limits;
 use toolbus_search::{DIMENSIONS_MAX, Embed, EmbedError};
 
 use super::files::{self, TOKENIZER_BYTES_MAX, WEIGHTS_BYTES_MAX};
@@ -19,6 +21,8 @@ use super::tokenizer::Tokenizer;
 const CONFIG: &str = "the configuration of the model";
 /// Largest file of a model's configuration that is read.
 const CONFIG_BYTES_MAX: u64 = 1_024 * 1_024;
+/// What such a file may have.
+const CONFIG_LIMITS: Limits = Limits::of_bytes(CONFIG_BYTES_MAX as usize);
 /// Most layers of a model.
 const LAYERS_MAX: usize = 48;
 /// Most values between the two halves of a layer.
@@ -173,10 +177,15 @@ impl Embed for TransformerModel {
     }
 }
 
+/// The JSON of one of the configuration's files.
+fn parse<T: DeserializeOwned>(file: &[u8]) -> Result<T, EmbedError> {
+    let read = toolbus_json::from_slice(file, &CONFIG_LIMITS);
+    read.map_err(|error| EmbedError::malformed(CONFIG, error))
+}
+
 fn read_config(file: &[u8]) -> Result<Config, EmbedError> {
     let malformed = |reason: &str| EmbedError::malformed(CONFIG, reason);
-    let json: Value =
-        serde_json::from_slice(file).map_err(|error| EmbedError::malformed(CONFIG, error))?;
+    let json: Value = parse(file)?;
     // Others number positions otherwise, or have other layers.
     let kind = json["model_type"].as_str().unwrap_or("without a type");
     if kind != "bert" {
@@ -203,8 +212,7 @@ fn read_config(file: &[u8]) -> Result<Config, EmbedError> {
 
 /// Refuses models that do more to a vector than is done here.
 fn check_modules(file: &[u8]) -> Result<(), EmbedError> {
-    let json: Value =
-        serde_json::from_slice(file).map_err(|error| EmbedError::malformed(CONFIG, error))?;
+    let json: Value = parse(file)?;
     for module in json.as_array().into_iter().flatten() {
         let kind = module["type"].as_str().unwrap_or("without a type");
         let name = kind.rsplit('.').next().unwrap_or(kind);
@@ -216,8 +224,7 @@ fn check_modules(file: &[u8]) -> Result<(), EmbedError> {
 }
 
 fn read_pooling(file: &[u8]) -> Result<Pooling, EmbedError> {
-    let json: serde_json::Map<String, Value> =
-        serde_json::from_slice(file).map_err(|error| EmbedError::malformed(CONFIG, error))?;
+    let json: serde_json::Map<String, Value> = parse(file)?;
     // Older files have a member for each mode, newer ones its name.
     let named = json.get("pooling_mode").and_then(Value::as_str);
     let set = json.iter().filter(|(_, value)| **value == Value::Bool(true));

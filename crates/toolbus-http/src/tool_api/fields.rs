@@ -10,13 +10,14 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use toolbus_wire::json::count_values;
+use toolbus_json::{Limits, OverLimit};
 use utoipa::ToSchema;
 
 use super::api_error::{ApiError, ApiErrorCode};
+use crate::BODY_BYTES_MAX;
 
-/// Most values of a body.
-const BODY_VALUES_MAX: usize = 256 << 10;
+/// What a body may have.
+const BODY_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX).with_values(256 << 10);
 /// Most mistakes that are told.
 const PROBLEMS_MAX: usize = 100;
 /// Longest name of a field that is told, in bytes.
@@ -65,12 +66,12 @@ impl Fields {
         })?;
 
         let not_json = |what: String| ApiError::new(ApiErrorCode::InvalidJson, what);
-        if count_values(&body) > BODY_VALUES_MAX {
-            return Err(not_json(format!("the body has more than {BODY_VALUES_MAX} values")));
-        }
-        match serde_json::from_slice(&body) {
+        match toolbus_json::from_slice(&body, &BODY_LIMITS) {
             Ok(Value::Object(members)) => Ok(Self::of(members, false)),
             Ok(_) => Err(ApiError::invalid("the body must be a JSON object")),
+            Err(toolbus_json::Error::OverLimit(OverLimit::Values { max })) => {
+                Err(not_json(format!("the body has more than {max} values")))
+            }
             Err(error) => Err(not_json(format!("the body is not JSON: {error}"))),
         }
     }

@@ -234,7 +234,7 @@ async fn run_to_end(shared: &Shared, job: &Job, live: watch::Sender<JobProgress>
         Err(error) => return end_of_error(&error),
     };
     let scope = Arc::new(shared.scope_of(principal));
-    let Ok(Value::Object(arguments)) = serde_json::from_str(&job.arguments) else {
+    let Ok(Value::Object(arguments)) = toolbus_json::from_trusted(&job.arguments) else {
         return end_of_error(&ApiError::invalid("the arguments cannot be read"));
     };
 

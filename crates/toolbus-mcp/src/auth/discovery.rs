@@ -12,11 +12,12 @@ use rmcp::transport::auth::{AuthorizationMetadata, AuthorizationMetadataResoluti
 use rmcp::transport::{AuthError, AuthorizationManager};
 use serde_json::json;
 use tokio::time::timeout;
+use toolbus_json::Limits;
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
 use super::Error;
-use super::requests::OAuthRequests;
+use super::requests::{OAuthRequests, RESPONSE_BYTES_MAX};
 use crate::config::{Endpoint, Issuer};
 use crate::eraser::Eraser;
 use crate::http::HttpClients;
@@ -24,6 +25,10 @@ use crate::server_name::ServerName;
 
 /// How long a server may take to refuse a request.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the metadata of an authorization server may have. Most values are scopes, and some servers
+/// have hundreds.
+const METADATA_LIMITS: Limits = Limits::of_bytes(RESPONSE_BYTES_MAX).with_values(16 << 10);
 
 /// The member of an authorization server's metadata that says so.
 const DOCUMENTS: &str = "client_id_metadata_document_supported";
@@ -108,8 +113,9 @@ impl Discovery<'_> {
         for url in issuer.metadata_urls() {
             let document = self.requests.get_document(url).await;
             let document = document.map_err(|error| Error::unreadable_metadata(&*error))?;
-            let metadata = document
-                .and_then(|text| serde_json::from_slice::<AuthorizationMetadata>(&text).ok());
+            let metadata = document.and_then(|text| {
+                toolbus_json::from_slice::<AuthorizationMetadata>(&text, &METADATA_LIMITS).ok()
+            });
             let Some(metadata) = metadata else { continue };
 
             return match &metadata.issuer {

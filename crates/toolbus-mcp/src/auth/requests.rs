@@ -25,7 +25,7 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// refresh token that is good.
 const GRANT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest answer, in bytes.
-const RESPONSE_BYTES_MAX: usize = 256 << 10;
+pub(super) const RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// Longest chain of redirects of a document.
 const REDIRECTS_MAX: usize = 5;
 

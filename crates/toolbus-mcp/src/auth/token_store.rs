@@ -16,6 +16,7 @@ use reqwest::Url;
 use rmcp::transport::auth::OAuthClientConfig;
 use rmcp::transport::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
+use toolbus_json::Limits;
 use toolbus_wire::message::Secret;
 
 use super::Error;
@@ -26,6 +27,8 @@ use crate::small_file::{self, LockError, LockWait};
 
 /// Longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// What a file may have. Most values are scopes, and some servers have hundreds.
+const FILE_LIMITS: Limits = Limits::of_bytes(FILE_BYTES_MAX as usize).with_values(16 << 10);
 /// Longest challenge of a server that is kept, in bytes.
 const CHALLENGE_BYTES_MAX: usize = 4 << 10;
 /// How a lock is waited for that another process holds: longer than one refresh takes.
@@ -131,7 +134,7 @@ impl TokenStore {
         let text = run_blocking(move || read_file(&file)).await?;
         let Some(text) = text else { return Ok(None) };
 
-        let kept = match serde_json::from_slice::<StoredLogin>(&text) {
+        let kept = match toolbus_json::from_slice::<StoredLogin>(&text, &FILE_LIMITS) {
             Ok(kept) if kept.url == self.url.as_str() => kept,
             Ok(_) => return Ok(None),
             Err(_) => {

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use toolbus_mcp_agent::AnnouncedServers;
 use toolbus_wire::message::tool::ToolInvokeRequest;
 use toolbus_wire::name::{AgentName, McpServerSegment};
 use toolbus_wire::{Topic, topic};
 
+use crate::call::ARGUMENTS_LIMITS;
 use crate::server_pool::{ServerPool, Whereabouts};
 
 /// Where the servers are that this bridge does not have.
@@ -68,7 +70,8 @@ fn wrapped_server(request: &ToolInvokeRequest) -> Option<String> {
     if !matches!(request.tool_name.as_str(), "mcp_invoke_tool" | "invoke_tool") {
         return None;
     }
-    let arguments: serde_json::Value = serde_json::from_str(request.arguments.as_deref()?).ok()?;
+    let arguments = request.arguments.as_deref()?;
+    let arguments: Value = toolbus_json::from_str(arguments, &ARGUMENTS_LIMITS).ok()?;
     let server = arguments.get("server_name").or_else(|| arguments.get("serverName"))?;
     server.as_str().map(str::to_owned)
 }

@@ -7,6 +7,8 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::TEXT_LIMITS;
+
 /// The outermost members of the file.
 #[derive(Default)]
 pub(super) struct ConfigDocument {
@@ -37,8 +39,8 @@ enum OutermostValue {
 struct Pairs<T>(Vec<(String, T)>);
 
 /// Parses the text of a file.
-pub(super) fn parse(text: &str) -> Result<ConfigDocument, serde_json::Error> {
-    let Pairs(members) = serde_json::from_str::<Pairs<OutermostValue>>(text)?;
+pub(super) fn parse(text: &str) -> Result<ConfigDocument, toolbus_json::Error> {
+    let Pairs(members) = toolbus_json::from_str::<Pairs<OutermostValue>>(text, &TEXT_LIMITS)?;
 
     let mut document = ConfigDocument::default();
     for (name, value) in members {

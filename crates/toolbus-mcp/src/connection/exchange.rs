@@ -28,7 +28,7 @@ use super::caller_questions::CallerQuestions;
 use super::client_handler::capabilities;
 use super::request_sender::{RequestSender, SentRequest};
 use crate::call::CallError;
-use crate::method::Method;
+use crate::method::{Method, read_params};
 use crate::record::{About, Operation};
 use crate::transport::intercept::CallTag;
 
@@ -300,41 +300,38 @@ impl<'a> McpRequest<'a> {
     /// Builds the request of one round, as rmcp reads it; what is sent are the params themselves.
     ///
     /// # Errors
-    /// When the params are none of this method.
-    fn build(&self, input: Option<RoundInput>) -> Result<ClientRequest, serde_json::Error> {
-        // The caller's own meta is merged into what is sent.
-        let params = self.params.with_member("_meta", None);
-        let text = params.text();
+    /// When the params are none of this method, or exceed a limit.
+    fn build(&self, input: Option<RoundInput>) -> Result<ClientRequest, toolbus_json::Error> {
         let RoundInput { responses, state } = input.unwrap_or_default();
 
         Ok(match self.method {
             Method::CallTool => {
-                let mut params: CallToolRequestParams = serde_json::from_str(text)?;
+                let mut params: CallToolRequestParams = read_params(self.params)?;
                 (params.input_responses, params.request_state) = (responses, state);
                 ClientRequest::CallToolRequest(CallToolRequest::new(params))
             }
             Method::GetPrompt => {
-                let mut params: GetPromptRequestParams = serde_json::from_str(text)?;
+                let mut params: GetPromptRequestParams = read_params(self.params)?;
                 (params.input_responses, params.request_state) = (responses, state);
                 ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
             }
             Method::ReadResource => {
-                let mut params: ReadResourceRequestParams = serde_json::from_str(text)?;
+                let mut params: ReadResourceRequestParams = read_params(self.params)?;
                 (params.input_responses, params.request_state) = (responses, state);
                 ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
             }
             Method::ListResources => ClientRequest::ListResourcesRequest(ListResourcesRequest {
-                params: Some(serde_json::from_str(text)?),
+                params: Some(read_params(self.params)?),
                 ..ListResourcesRequest::default()
             }),
             Method::ListResourceTemplates => {
                 ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
-                    params: Some(serde_json::from_str(text)?),
+                    params: Some(read_params(self.params)?),
                     ..ListResourceTemplatesRequest::default()
                 })
             }
             Method::Complete => {
-                ClientRequest::CompleteRequest(CompleteRequest::new(serde_json::from_str(text)?))
+                ClientRequest::CompleteRequest(CompleteRequest::new(read_params(self.params)?))
             }
         })
     }

@@ -11,6 +11,7 @@ use rmcp::service::ServiceError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use toolbus_json::Limits;
 use toolbus_wire::json::RawJson;
 
 use super::request_sender::RequestSender;
@@ -18,6 +19,11 @@ use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
 use crate::config::Entry;
 use crate::failure::Failure;
 use crate::offer::{Features, Offer, PROMPTS_MAX, RESOURCES_MAX};
+use crate::transport::MESSAGE_LIMITS;
+
+/// What a page may have. A definition that is nested too deeply is left out alone, where it is
+/// read.
+const PAGE_LIMITS: Limits = MESSAGE_LIMITS.with_depth(usize::MAX);
 
 /// The entries of one page, and the cursor of the next.
 type Page<T> = (Vec<T>, Option<String>);
@@ -226,7 +232,7 @@ struct PromptsPage {
 fn remove_rejected(tools: &mut Vec<RawJson>, stand_in: ServerResult) {
     let ServerResult::ListToolsResult(accepted) = stand_in else { return };
     let mut accepted = accepted.tools.into_iter().peekable();
-    tools.retain(|written| match serde_json::from_str::<Tool>(written.text()) {
+    tools.retain(|written| match toolbus_json::from_str::<Tool>(written.text(), &MESSAGE_LIMITS) {
         Ok(tool) => accepted.next_if(|accepted| accepted.name == tool.name).is_some(),
         // It was not shown: whatever is wrong with it, it is not this.
         Err(_) => true,
@@ -235,7 +241,7 @@ fn remove_rejected(tools: &mut Vec<RawJson>, stand_in: ServerResult) {
 
 /// Reads a page as its server wrote it.
 fn read_page<P: DeserializeOwned>(page: &RawJson) -> Result<P, ServiceError> {
-    serde_json::from_str(page.text()).map_err(|_| ServiceError::UnexpectedResponse)
+    toolbus_json::from_str(page.text(), &PAGE_LIMITS).map_err(|_| ServiceError::UnexpectedResponse)
 }
 
 /// The cursor of a requested page; the first page has none.

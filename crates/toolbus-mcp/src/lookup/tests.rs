@@ -113,3 +113,14 @@ fn what_is_hidden_in_a_listing_is_taken_out() {
     assert_eq!(listed.title.as_deref(), Some("Title"));
     assert_eq!(response.templates[0].name, "template");
 }
+
+/// The meta is not what is sent, so it hides no name.
+#[test]
+fn a_prompt_is_named_whatever_its_meta_is() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for meta in ["{}", "5", &deep, r#"{},"_meta":{}"#] {
+        let params = RawJson::parse(format!(r#"{{"name":"p","_meta":{meta}}}"#)).expect("JSON");
+        let request = ReadRequest::Relay(Method::GetPrompt, params);
+        assert_eq!(request.prompt_name().as_deref(), Some("p"), "{meta}");
+    }
+}

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::roster::ServerRoster;
-use crate::call::{Call, CallError, Naming};
+use crate::call::{ARGUMENTS_LIMITS, Call, CallError, Naming};
 use crate::catalogue::Tool;
 use crate::claims::Claims;
 use crate::direct_name::direct_name;
@@ -258,7 +258,7 @@ fn parse_object(value: Option<&Value>) -> Option<Map<String, Value>> {
         None | Some(Value::Null) => Some(Map::new()),
         Some(Value::Object(object)) => Some(object.clone()),
         Some(Value::String(text)) if text.trim().is_empty() => Some(Map::new()),
-        Some(Value::String(text)) => serde_json::from_str(text).ok(),
+        Some(Value::String(text)) => toolbus_json::from_str(text, &ARGUMENTS_LIMITS).ok(),
         Some(_) => None,
     }
 }

@@ -7,6 +7,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::PARTS_LIMITS;
+
 /// Most messages of one batch that are taken. A server answers at most as many calls at a time.
 pub(super) const BATCH_MAX: usize = 64;
 
@@ -24,7 +26,8 @@ impl<'a> Batch<'a> {
     pub(super) fn read(text: &'a [u8]) -> Option<Self> {
         // Most texts are none, and their first byte shows it.
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii_start();
-        text.starts_with(b"[").then(|| serde_json::from_slice(text).ok()).flatten()
+        let read = || toolbus_json::from_slice(text, &PARTS_LIMITS).ok();
+        text.starts_with(b"[").then(read).flatten()
     }
 
     /// Logs how many messages of it are not taken.

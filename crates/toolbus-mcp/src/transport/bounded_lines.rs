@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// How much is kept of the beginning and of the end of a line that is too long, in bytes each:
 /// enough to find the id of a JSON-RPC message, which stands before or after what is big.
-const EDGE_BYTES: usize = 512;
+pub(super) const EDGE_BYTES: usize = 512;
 /// Size of the buffer in front of the stream, in bytes: a pipe's worth.
 const BUFFER_BYTES: usize = 64 << 10;
 

@@ -25,7 +25,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::io::StreamReader;
 use toolbus_bus::{Asker, Progress};
-use toolbus_wire::json::{RawJson, count_values};
+use toolbus_json::count_values;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::Secret;
 
 use super::bounded_lines::{CutLine, Line, LineReader};

@@ -22,6 +22,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 use tokio_util::io::StreamReader;
+use toolbus_json::Limits;
 
 use super::batch::{BATCH_MAX, Batch};
 use super::intercept::{Reading, WireState};
@@ -30,13 +31,15 @@ use super::requested_pause::RequestedPause;
 use super::sse_events::{Event, EventReader};
 use super::stdio::too_long_text;
 use super::stream_watch::EventStream;
-use super::{MESSAGE_BYTES_MAX, unusable_answer};
+use super::{MESSAGE_BYTES_MAX, MESSAGE_LIMITS, unusable_answer};
 use crate::http::Error;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 /// Longest body of a refusal that is read, in bytes.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// What the message in a refusal may have.
+const REFUSAL_LIMITS: Limits = Limits::of_bytes(REFUSAL_BYTES_MAX);
 
 /// A message that is to be sent.
 pub(super) struct Post<'a> {
@@ -117,7 +120,9 @@ impl Post<'_> {
         }
         let read = match wire.look_at(body) {
             Reading::Message(message) => Ok(*message),
-            Reading::Text(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
+            Reading::Text(text) => {
+                toolbus_json::from_slice(&text, &MESSAGE_LIMITS).map_err(|error| error.to_string())
+            }
             Reading::TooManyValues(_) => Err("it has too many values".to_owned()),
         };
         match read {
@@ -147,7 +152,9 @@ impl Post<'_> {
         let body = read_body(response, REFUSAL_BYTES_MAX).await.unwrap_or_default();
         let body = String::from_utf8_lossy(&body);
         let is_about_rights = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        let error = match serde_json::from_str::<RxJsonRpcMessage<RoleClient>>(&body) {
+        let message: Result<RxJsonRpcMessage<RoleClient>, _> =
+            toolbus_json::from_str(&body, &REFUSAL_LIMITS);
+        let error = match message {
             Ok(message @ JsonRpcMessage::Error(_)) => Some(message),
             _ => None,
         };

@@ -18,17 +18,21 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use toolbus_json::Limits;
 
-use super::MESSAGE_BYTES_MAX;
 use super::batch::BatchQueue;
-use super::bounded_lines::{CutLine, Line, LineReader};
+use super::bounded_lines::{CutLine, EDGE_BYTES, Line, LineReader};
 use super::intercept::{BYTE_ORDER_MARK, Reading, WireState};
 use super::process::{ChildMonitor, ChildPipes, ServerProcess};
+use super::{MESSAGE_BYTES_MAX, MESSAGE_LIMITS};
 
 /// How long one message may wait to be written, in all. Its time includes those before it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After so many lines that were no message, they are counted and no longer logged.
 const STRAY_LINES_LOGGED: u64 = 10;
+/// What one end of a long line may have, with its other brace. A byte that is no text has become
+/// three.
+const EDGE_LIMITS: Limits = Limits::of_bytes(3 * EDGE_BYTES + 1);
 
 /// The transport over one child's stdin and stdout.
 pub(crate) struct StdioTransport {
@@ -222,11 +226,11 @@ pub(super) fn parse_line(wire: &WireState, line: Vec<u8>) -> ParsedLine {
         Reading::TooManyValues(None) => return ParsedLine::Stray,
     };
     let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line);
-    if let Ok(message) = serde_json::from_slice(line) {
+    if let Ok(message) = toolbus_json::from_slice(line, &MESSAGE_LIMITS) {
         return ParsedLine::Message(message);
     }
 
-    let value: Option<Value> = serde_json::from_slice(line).ok();
+    let value: Option<Value> = toolbus_json::from_slice(line, &MESSAGE_LIMITS).ok();
     let answers = value.filter(|value| value.get("method").is_none()).and_then(|v| read_id(&v));
     match answers.or_else(|| CutLine::of(line).answered_request()) {
         Some(id) => ParsedLine::Answer(id, NO_MESSAGE),
@@ -255,14 +259,14 @@ fn id_before_result(head: &[u8]) -> Option<RequestId> {
     let head = String::from_utf8_lossy(head);
     let at = [r#""result""#, r#""error""#].iter().filter_map(|name| head.find(name)).min()?;
     let members = head[..at].trim_end().strip_suffix(',')?;
-    read_id(&serde_json::from_str(&format!("{members}}}")).ok()?)
+    read_id(&toolbus_json::from_str(&format!("{members}}}"), &EDGE_LIMITS).ok()?)
 }
 
 /// Reads `"id":7}` out of `…},"id":7}`: the longest end of the line that is members and `}`.
 fn id_after_result(tail: &[u8]) -> Option<RequestId> {
     let tail = String::from_utf8_lossy(tail);
     let ends = tail.match_indices(',').map(|(at, _)| &tail[at + 1..]);
-    ends.filter_map(|end| serde_json::from_str(&format!("{{{end}")).ok())
+    ends.filter_map(|end| toolbus_json::from_str(&format!("{{{end}"), &EDGE_LIMITS).ok())
         .find_map(|value: Value| read_id(&value))
 }
 

@@ -22,7 +22,7 @@ const OTHER_MEMBERS: &str = "other members";
 /// Describes the difference of two definitions in at least one line. Texts that are not JSON differ
 /// as a whole.
 pub(crate) fn describe_difference(old: &str, new: &str) -> Vec<String> {
-    let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let read = |text: &str| toolbus_json::from_trusted(text).unwrap_or_else(|_| Value::from(text));
     let mut lines = DifferenceLines { lines: Vec::new(), omitted: 0 };
     compare_values("", &read(old), &read(new), &mut lines);
     let mut described = lines.lines;
@@ -51,7 +51,7 @@ pub(crate) fn changed_members(old: &str, new: &str) -> Vec<&'static str> {
         "annotations",
         "websiteUrl",
     ];
-    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    let read = |text: &str| toolbus_json::from_trusted::<Value>(text).unwrap_or_default();
     let (old, new) = (read(old), read(new));
     let mut changed: Vec<_> =
         MEMBERS.into_iter().filter(|member| old.get(member) != new.get(member)).collect();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use toolbus_json::Limits;
 
 use super::pins::{PinDocument, PriorPins, ToolPinDocument, VERSION};
 use crate::catalogue::CATALOGUE_BYTES_MAX;
@@ -29,6 +30,10 @@ mod pin_folder;
 
 /// Longest file that is read: the definitions of a server, those held back, and what JSON adds.
 const FILE_BYTES_MAX: u64 = 6 * CATALOGUE_BYTES_MAX as u64;
+/// What a file may have. One with as many pins as there may be has half as many values.
+const FILE_LIMITS: Limits = Limits::of_bytes(FILE_BYTES_MAX as usize).with_values(1 << 20);
+/// What a file may have of which only the form is read.
+const FORM_LIMITS: Limits = FILE_LIMITS.with_values(usize::MAX).with_depth(usize::MAX);
 /// Most servers of the operator whose pins are kept.
 const SERVERS_MAX: usize = 4_096;
 /// Most servers that agents have registered whose pins are kept: several times as many as there can
@@ -365,16 +370,16 @@ fn read_document(path: &Path) -> io::Result<Option<PinFile>> {
     };
 
     // The form first: what a newer one means is not to be guessed, and not to be set aside.
-    let form: Result<DocumentVersion, _> = serde_json::from_slice(&bytes);
+    let form: Result<DocumentVersion, _> = toolbus_json::from_slice(&bytes, &FORM_LIMITS);
     Ok(Some(match form {
         Ok(form) if form.version > VERSION => PinFile::Newer,
         Ok(form) if form.version < VERSION => {
-            match serde_json::from_slice::<ToolPinDocument>(&bytes) {
+            match toolbus_json::from_slice::<ToolPinDocument>(&bytes, &FILE_LIMITS) {
                 Ok(older) => PinFile::Document(older.into()),
                 Err(error) => PinFile::Damaged(error.to_string()),
             }
         }
-        _ => match serde_json::from_slice(&bytes) {
+        _ => match toolbus_json::from_slice(&bytes, &FILE_LIMITS) {
             Ok(document) => PinFile::Document(document),
             Err(error) => PinFile::Damaged(error.to_string()),
         },

@@ -23,13 +23,12 @@ use super::stream::{AnswerStream, Progress};
 use crate::completion::{Completion, TokenUsage};
 use crate::dialect::{Dialect, LoweredTools};
 use crate::error::{ErrorKind, ModelError, TimedPhase};
+use crate::json_text::ANSWER_BYTES_MAX;
 use crate::metrics::{Recorder, chat_span, record_usage};
 use crate::model::{Model, OnEvent};
 use crate::request::ModelRequest;
 use crate::settings::{ReasoningEffort, TokenPrices};
 
-/// Largest answer, in bytes of its stream.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Largest body of an error that is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Largest request, in bytes: what no API takes is not sent.

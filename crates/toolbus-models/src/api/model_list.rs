@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::{ACCEPT, DATE, HeaderMap, HeaderValue};
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
+use toolbus_json::Limits;
 use url::Url;
 
 use super::client::{HttpClients, Protocol, unreachable_kind};
@@ -13,7 +14,9 @@ use super::refusal;
 use crate::error::{ErrorKind, TimedPhase};
 
 /// Most of an answer that is read, in bytes.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+pub(super) const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// A list of models.
+const LIST_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
 
 /// What an API answered.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ pub(crate) async fn request_models(
         let said = eraser.erase_text(&text);
         return Err(eraser.erase(refusal::of_response(status, said.as_bytes(), None)));
     }
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let body: Value = toolbus_json::from_slice(&body, &LIST_LIMITS).unwrap_or_default();
     Ok(ModelList { models: read_names(&body), date })
 }
 

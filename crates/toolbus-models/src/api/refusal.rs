@@ -6,9 +6,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use toolbus_json::Limits;
 
+use super::model_list;
 use crate::error::ErrorKind;
 
+/// An error. The longest that is read is the answer to a request for models.
+const ERROR_LIMITS: Limits = Limits::of_bytes(model_list::ANSWER_BYTES_MAX);
 /// Longest message of an API that is passed on, in characters.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 
@@ -68,7 +72,7 @@ struct Said {
 /// The error of a response with this status, body and `Retry-After`.
 pub(crate) fn of_response(status: u16, body: &[u8], retry_after: Option<Duration>) -> ErrorKind {
     let text = String::from_utf8_lossy(body);
-    let said = match serde_json::from_str::<Value>(&text) {
+    let said = match toolbus_json::from_str::<Value>(&text, &ERROR_LIMITS) {
         Ok(value) => Said::read(&value),
         // A page of a proxy says nothing but its status.
         Err(_) if text.trim_start().starts_with('<') => Said::default(),

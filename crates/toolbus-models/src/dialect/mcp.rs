@@ -1,15 +1,21 @@
 //! MCP: a tool of a server as the server wrote it, and others in the protocol's words.
 
 use serde_json::{Map, Value, json};
+use toolbus_json::Limits;
 use toolbus_tools::Tool;
 
 use super::describe;
 
+/// The definition of a tool, as its server wrote it: no larger than all that a server may define.
+const DEFINITION_LIMITS: Limits = Limits::of_bytes(16 << 20);
+
 /// The definition of a tool under this name.
 pub(super) fn define(tool: &Tool, name: &str) -> Value {
     let written = tool.mcp_definition.as_ref();
-    let written = written.and_then(|json| serde_json::from_str::<Map<_, _>>(json.text()).ok());
-    match written {
+    let read = written.and_then(|json| {
+        toolbus_json::from_str::<Map<_, _>>(json.text(), &DEFINITION_LIMITS).ok()
+    });
+    match read {
         Some(mut members) => {
             members.insert("name".to_owned(), json!(name));
             Value::Object(members)

@@ -4,10 +4,15 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use rustix::process::Signal;
+use toolbus_json::Limits;
 
+use super::{ANSWER_BYTES_MAX, REPLY_BYTES_AROUND};
 use crate::protocol::Reply;
 use crate::{Answer, Error};
 
+/// A reply: one text with every byte escaped, and what is around it.
+const REPLY_LIMITS: Limits =
+    Limits::of_bytes(ANSWER_BYTES_MAX * 6 + REPLY_BYTES_AROUND).with_values(4_096);
 /// Most characters of a worker's last words in an error.
 const MESSAGE_CHARS_MAX: usize = 300;
 /// How Rust says that there is no memory, before it aborts.
@@ -29,7 +34,7 @@ pub(super) struct Ending {
 impl Ending {
     pub(super) fn into_answer(self, late: impl Fn() -> Error) -> Result<Answer, Error> {
         if self.status.success() {
-            let reply = serde_json::from_slice(&self.reply);
+            let reply = toolbus_json::from_slice(&self.reply, &REPLY_LIMITS);
             return match reply.map_err(|error| Error::failed(format!("its reply: {error}")))? {
                 Reply::Answer(answer) => Ok(answer),
                 Reply::Invalid(message) => Err(Error::Invalid { message }),

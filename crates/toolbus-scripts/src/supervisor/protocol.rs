@@ -10,12 +10,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use toolbus_json::Limits;
 
 use crate::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, File, NAME_BYTES_MAX};
 use crate::runner::{Ending, KernelObject, OUTPUT_BYTES_MAX, Script, Stream, Usage};
 
 /// Most bytes of one line: a piece of output in base64, and what stands before it.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// What a line says of the end of a script: a few numbers.
+const END_LIMITS: Limits = Limits::of_bytes(LINE_BYTES_MAX).with_values(1_000);
 
 /// The limits of one script, as they are sent to its supervisor: numbers, all of them.
 #[derive(Debug, Clone, Serialize)]
@@ -367,7 +370,7 @@ struct WireEnd {
 }
 
 fn parse_end(text: &str) -> Option<ScriptEnd> {
-    let end: WireEnd = serde_json::from_str(text).ok()?;
+    let end: WireEnd = toolbus_json::from_str(text, &END_LIMITS).ok()?;
     let ending = match (end.cause.as_deref(), end.signal, end.code) {
         (Some("timed_out"), ..) => Ending::TimedOut,
         (Some("cancelled"), ..) => Ending::Cancelled,

@@ -11,6 +11,7 @@ use toolbus_tools::call::{CallError, Output};
 use toolbus_wire::message::script::{RefusedFile, ScriptFile};
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
+use super::LIST_LIMITS;
 use crate::files::{FileName, OUTPUT_FOLDER};
 
 /// Where a file that came back stands in a resource's address.
@@ -47,7 +48,7 @@ pub(super) fn schema() -> Value {
 /// Text that holds a list becomes the list.
 pub(super) fn coerce_list(value: &mut Value) {
     let Value::String(text) = value else { return };
-    if let Ok(list @ Value::Array(_)) = serde_json::from_str(text) {
+    if let Ok(list @ Value::Array(_)) = toolbus_json::from_str(text, &LIST_LIMITS) {
         *value = list;
     }
 }

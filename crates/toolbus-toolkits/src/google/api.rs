@@ -6,6 +6,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValu
 use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 use toolbus_fetch::{BodyLimit, FetchRequest, Oversize};
+use toolbus_json::Limits;
 use zeroize::Zeroizing;
 
 use super::Inner;
@@ -15,6 +16,8 @@ use super::tokens::{CallToken, TokenError};
 
 /// Largest answer, in bytes. A mail comes with its texts, and without what is attached.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// An answer: a mail, or a list of mails or events.
+const ANSWER_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
 /// How much of Google's own text an error repeats, in characters.
 const TEXT_CHARS_MAX: usize = 500;
 /// Longest id, in bytes.
@@ -117,7 +120,7 @@ impl Inner {
     }
 
     fn read(&self, status: StatusCode, body: &[u8], token: &CallToken) -> Result<Value, ApiError> {
-        let read = serde_json::from_slice::<Value>(body);
+        let read = toolbus_json::from_slice::<Value>(body, &ANSWER_LIMITS);
         if status.is_success() {
             let read = read.ok().filter(Value::is_object);
             return read.ok_or(ApiError::Unreadable);

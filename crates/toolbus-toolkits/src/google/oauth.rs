@@ -20,6 +20,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use tokio::time::{sleep, timeout};
 use toolbus_fetch::{BodyLimit, FetchRequest, Fetcher, Oversize};
+use toolbus_json::Limits;
 use zeroize::Zeroizing;
 
 use super::endpoints::{Endpoint, Endpoints};
@@ -28,6 +29,8 @@ use super::text::{erase, one_line};
 
 /// Largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Why Google refuses: a code and a sentence.
+const REFUSAL_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX).with_values(1_000);
 /// Longest text of Google that an error repeats, in characters.
 const TEXT_CHARS_MAX: usize = 300;
 /// Longest token, in bytes.
@@ -254,7 +257,8 @@ impl OAuthClient {
 
         let limit = BodyLimit { bytes_max: ANSWER_BYTES_MAX, oversize: Oversize::Cut };
         let body = response.read(limit).await?;
-        let said = serde_json::from_slice::<serde_json::Value>(&body.bytes).unwrap_or_default();
+        let said: serde_json::Value =
+            toolbus_json::from_slice(&body.bytes, &REFUSAL_LIMITS).unwrap_or_default();
         let text = |name: &str| said.get(name).and_then(serde_json::Value::as_str);
         let code = text("error").map_or_else(|| format!("HTTP {}", status.as_u16()), str::to_owned);
         Err(refused(&code, text("error_description"), &[&self.secret, refresh_token]))

@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use toolbus_fetch::{
     BodyLimit, Error as FetchError, FetchConfig, FetchRequest, Fetcher, Oversize, decode_text,
 };
-use toolbus_wire::json::count_values;
+use toolbus_json::{Error as JsonError, Limits, OverLimit};
 
 use super::openapi::{ImportError, import};
 use super::settings::{OpenApiDocument, RestEndpoint, RestSettings};
@@ -26,6 +26,9 @@ use super::{RestDeps, SetupError};
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// Most values of a document in JSON: each takes up to a hundred bytes of memory.
 const DOCUMENT_VALUES_MAX: usize = 512 << 10;
+/// A document in JSON.
+const DOCUMENT_LIMITS: Limits =
+    Limits::of_bytes(DOCUMENT_BYTES_MAX).with_values(DOCUMENT_VALUES_MAX);
 /// The longest time that a document may take to come.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -172,12 +175,13 @@ async fn read_file(path: &Path) -> Result<String, DocumentError> {
 fn parse(text: &str) -> Result<Value, DocumentError> {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {
-        if count_values(text.as_bytes()) > DOCUMENT_VALUES_MAX {
-            return Err(DocumentError::TooManyValues);
-        }
-        return serde_json::from_str(text)
-            .map_err(|error| DocumentError::Syntax(error.to_string()));
+        return toolbus_json::from_str(text, &DOCUMENT_LIMITS).map_err(|error| match error {
+            JsonError::OverLimit(OverLimit::Bytes { .. }) => DocumentError::TooLarge,
+            JsonError::OverLimit(OverLimit::Values { .. }) => DocumentError::TooManyValues,
+            error => DocumentError::Syntax(error.to_string()),
+        });
     }
+
     // What it takes of aliases, depth and nodes is bounded by itself. Excerpts of the document
     // have no place in an error.
     let options = serde_saphyr::options! { with_snippet: false };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolbus_config::{ByteSize, HttpUrl, KeyReference, Mistakes, Secret, TimeSpan};
 use toolbus_fetch::AllowedHost;
+use toolbus_json::Limits;
 use toolbus_tools::id::ToolName;
 use toolbus_tools::schema::Schema;
 use toolbus_tools::tool::Risk;
@@ -30,6 +31,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 60);
 const RESPONSE_BYTES_MAX: u64 = 32 << 20;
 /// Largest schema, in bytes.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
+/// The schema of the arguments of an endpoint.
+const SCHEMA_LIMITS: Limits = Limits::of_bytes(SCHEMA_BYTES_MAX);
 /// Headers that say where a message ends or goes, and are no place for a credential.
 const FORBIDDEN_HEADERS: [&str; 7] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"];
@@ -304,7 +307,7 @@ impl RestEndpoint {
         if text.len() > SCHEMA_BYTES_MAX {
             return Err(format!("parameters_schema: more than {SCHEMA_BYTES_MAX} bytes"));
         }
-        let schema: Value = serde_json::from_str(text)
+        let schema: Value = toolbus_json::from_str(text, &SCHEMA_LIMITS)
             .map_err(|error| format!("parameters_schema: it is no JSON: {error}"))?;
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err("parameters_schema: it is no schema of an object".to_owned());

@@ -4,6 +4,7 @@ use reqwest::Url;
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 use toolbus_fetch::{BodyLimit, Error, FetchRequest, Oversize};
+use toolbus_json::Limits;
 use toolbus_tools::arguments::text;
 use toolbus_tools::call::Output;
 
@@ -13,6 +14,8 @@ use crate::page::{FetchedText, PageError, parse_url, read_text};
 
 /// Largest body, in bytes.
 const BODY_BYTES_MAX: usize = 2_000_000;
+/// A body as text: what is one byte in another encoding takes up to three.
+const JSON_LIMITS: Limits = Limits::of_bytes(3 * BODY_BYTES_MAX);
 /// Most characters of content where nobody says.
 const CHARS_DEFAULT: u64 = 50_000;
 const ACCEPT: &str = "text/html,application/xhtml+xml,application/json;q=0.9,text/plain;q=0.8,\
@@ -121,8 +124,9 @@ fn describe(asked: &Url, page: FetchedText, chars_max: usize) -> String {
 fn pretty_json(text: String) -> String {
     /// Nesting is written in each line.
     const GROWTH_MAX: usize = 8;
-    let value: Result<Value, _> = serde_json::from_str(text.trim_start_matches('\u{feff}'));
-    let pretty = value.ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
+    let json = text.trim_start_matches('\u{feff}');
+    let value: Option<Value> = toolbus_json::from_str(json, &JSON_LIMITS).ok();
+    let pretty = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
     match pretty {
         Some(pretty) if pretty.len() <= text.len().saturating_mul(GROWTH_MAX) + 4_096 => pretty,
         _ => text,

@@ -4,6 +4,7 @@ use reqwest::Url;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
 use serde::Deserialize;
 use toolbus_fetch::{BodyLimit, FetchRequest, Oversize};
+use toolbus_json::Limits;
 
 use super::WebInner;
 use super::browse::ReadPage;
@@ -11,6 +12,8 @@ use crate::page::{PageError, read_text};
 
 /// Largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// An issue or a pull request with its labels.
+const ANSWER_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX).with_values(10_000);
 /// Longest name of an owner or a repository, in bytes.
 const NAME_BYTES_MAX: usize = 100;
 
@@ -97,7 +100,7 @@ impl GitHubItem {
         };
         let limit = BodyLimit { bytes_max: ANSWER_BYTES_MAX, oversize: Oversize::Refuse };
         let page = read_text(web.send(request).await?, limit).await?;
-        let answer: Answer = serde_json::from_str(&page.text)
+        let answer: Answer = toolbus_json::from_str(&page.text, &ANSWER_LIMITS)
             .map_err(|error| PageError::Binary(format!("no answer of GitHub's ({error})")))?;
         Ok(self.describe(answer))
     }

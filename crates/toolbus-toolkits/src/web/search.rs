@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toolbus_fetch::{BodyLimit, Error, FetchRequest, Fetcher, Oversize};
+use toolbus_json::Limits;
 use toolbus_tools::arguments::text;
 use toolbus_tools::call::Output;
 
@@ -22,6 +23,8 @@ use crate::html::inline_text;
 const QUERY_CHARS_MAX: usize = 400;
 /// Largest answer of a provider, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// An answer of a provider.
+const ANSWER_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
 /// Longest title and description that are shown, in characters.
 const TITLE_CHARS_MAX: usize = 300;
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
@@ -147,7 +150,7 @@ impl Provider {
         }
         let limit = BodyLimit { bytes_max: ANSWER_BYTES_MAX, oversize: Oversize::Refuse };
         let body = response.read(limit).await.map_err(failed)?;
-        let answer: T = serde_json::from_slice(&body.bytes).map_err(|error| {
+        let answer: T = toolbus_json::from_slice(&body.bytes, &ANSWER_LIMITS).map_err(|error| {
             let problem = format!("the search provider's answer cannot be read: {error}");
             SearchError::Failed(erased(key, &problem))
         })?;

@@ -12,6 +12,7 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use toolbus_json::{Limits, OverLimit, count_values, from_trusted};
 
 use super::reader::RAW_VALUE;
 
@@ -46,7 +47,7 @@ impl RawJson {
     /// # Errors
     /// When it is not. The error quotes nothing of the text.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
-        let value: &RawValue = serde_json::from_str(&text)?;
+        let value: &RawValue = from_trusted(&text)?;
         let place = place_in(text.as_bytes(), value.get().as_bytes());
         let range = place.unwrap_or(0..text.len());
         Ok(Self::within(text, range))
@@ -97,7 +98,8 @@ impl RawJson {
     /// the text is kept.
     #[must_use]
     pub fn member_of(object: &[u8], name: &str) -> Option<Self> {
-        let members = serde_json::from_slice::<Members<'_>>(object).ok()?.0.into_iter();
+        let object = std::str::from_utf8(object).ok()?;
+        let members = from_trusted::<Members<'_>>(object).ok()?.0.into_iter();
         let mut named = members.filter(|(member, _)| member == name);
         named.next().map(|(_, value)| Self::from(value.to_owned()))
     }
@@ -111,7 +113,7 @@ impl RawJson {
     /// The text as a value of the library's, which is read through for it.
     #[must_use]
     pub fn as_raw(&self) -> &RawValue {
-        serde_json::from_str(self.text()).expect("it was read as JSON")
+        from_trusted(self.text()).expect("it was read as JSON")
     }
 
     /// A value that was found in this text. Where it is most of it, the text is shared; else it is
@@ -130,17 +132,20 @@ impl RawJson {
     /// # Errors
     /// When there are more than `max` values in it, or one that cannot be read.
     pub fn to_value(&self, max: usize) -> Result<Value, ValueError> {
-        if count_values(self.text().as_bytes()) > max {
-            return Err(ValueError::TooMany { max });
-        }
-        serde_json::from_str(self.text()).map_err(|_| ValueError::Unreadable)
+        let limits = Limits::of_bytes(self.len()).with_values(max);
+        toolbus_json::from_str(self.text(), &limits).map_err(|error| match error {
+            toolbus_json::Error::OverLimit(OverLimit::Values { max }) => {
+                ValueError::TooMany { max }
+            }
+            _ => ValueError::Unreadable,
+        })
     }
 
     /// The members of an object, in their order; `None` where this is no object. Of a name that
     /// stands twice, both are there.
     #[must_use]
     pub fn members(&self) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
-        serde_json::from_str::<Members<'_>>(self.text()).ok().map(|members| members.0)
+        from_trusted::<Members<'_>>(self.text()).ok().map(|members| members.0)
     }
 
     /// The member of this name of an object, the first of several.
@@ -157,7 +162,7 @@ impl RawJson {
     pub fn means(&self, value: &Value) -> bool {
         let count = |text: &str| count_values(text.as_bytes());
         count(self.text()) == count(&value.to_string())
-            && serde_json::from_str::<Value>(self.text()).is_ok_and(|read| read == *value)
+            && from_trusted::<Value>(self.text()).is_ok_and(|read| read == *value)
     }
 
     /// An object of these members, in this order.
@@ -228,23 +233,6 @@ fn push_member(text: &mut String, name: &str, value: &str) {
     text.push_str(&Value::from(name).to_string());
     text.push(':');
     text.push_str(value);
-}
-
-/// How many values are in a text that is JSON, about: objects, arrays, and what they hold. It reads
-/// the bytes and keeps nothing.
-#[must_use]
-pub fn count_values(text: &[u8]) -> usize {
-    let (mut count, mut in_text, mut escaped) = (1, false, false);
-    for byte in text {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b',' | b'[' | b'{' if !in_text => count += 1,
-            _ => {}
-        }
-    }
-    count
 }
 
 /// Where bytes are that are part of others.

@@ -6,34 +6,62 @@
 //! own types is scanned once more than the one around it, free JSON is read in one go.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::vec;
 
 use serde::Deserialize;
 use serde::de::value::CowStrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected,
+    Visitor,
 };
 use serde_json::Number;
 use serde_json::value::RawValue;
+use toolbus_json::{OverLimit, count_values, from_trusted, trusted_parser};
 
 use super::mistake::Mistake;
 
 /// What `serde_json` calls the newtype that holds the text of a value.
 pub(super) const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
+/// How many values may still be built of a body. Free JSON that is kept as it was written takes its
+/// text and no more, so what is in it is not counted.
+pub(super) struct ValueBudget {
+    left: Cell<usize>,
+    max: usize,
+}
+
+impl ValueBudget {
+    pub(super) const fn of(max: usize) -> Self {
+        Self { left: Cell::new(max), max }
+    }
+
+    fn take(&self, count: usize) -> Result<(), Mistake> {
+        let Some(left) = self.left.get().checked_sub(count) else {
+            return Err(Mistake::custom(OverLimit::Values { max: self.max }));
+        };
+        self.left.set(left);
+        Ok(())
+    }
+}
+
 /// The text of one JSON value, without blanks around it. Its syntax was checked with the whole
 /// body.
 #[derive(Clone, Copy)]
-pub(super) struct JsonText<'de>(pub(super) &'de str);
+pub(super) struct JsonText<'de, 'b> {
+    pub(super) text: &'de str,
+    pub(super) budget: &'b ValueBudget,
+}
 
 /// A string, borrowed from the text where it holds no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> JsonText<'de> {
+impl<'de> JsonText<'de, '_> {
+    /// Reads what is one value, or a list of texts that are not looked into.
     fn parse<T: Deserialize<'de>>(self) -> Result<T, Mistake> {
-        serde_json::from_str(self.0).map_err(|error| Mistake::of_syntax(&error))
+        from_trusted(self.text).map_err(|error| Mistake::of_syntax(&error))
     }
 
     /// The members of an object; for a struct, those that it has, under the names that it has.
@@ -41,28 +69,41 @@ impl<'de> JsonText<'de> {
         self,
         fields: Option<&'static [&'static str]>,
     ) -> Result<Members<'de>, Mistake> {
-        let mut parser = serde_json::Deserializer::from_str(self.0);
-        let members = parser.deserialize_map(MembersVisitor { fields });
+        let mut parser = trusted_parser(self.text);
+        let members =
+            parser.deserialize_map(MembersVisitor { fields, left: self.budget.left.get() });
+        let members = members.map_err(|error| Mistake::of_syntax(&error))?;
 
-        members.map_err(|error| Mistake::of_syntax(&error))
+        self.budget.take(members.len())?;
+        Ok(members)
+    }
+
+    fn read_items(self) -> Result<Vec<&'de RawValue>, Mistake> {
+        let mut parser = trusted_parser(self.text);
+        let items = parser.deserialize_seq(ItemsVisitor { left: self.budget.left.get() });
+        let items = items.map_err(|error| Mistake::of_syntax(&error))?;
+
+        self.budget.take(items.len())?;
+        Ok(items)
     }
 
     fn read_free_json<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        let is_object = self.0.starts_with('{');
+        self.budget.take(count_values(self.text.as_bytes()))?;
+        let is_object = self.text.starts_with('{');
         let unexpected = if is_object { Unexpected::Map } else { Unexpected::Seq };
         // The parser's own mistake of data could quote a value, so it is replaced by this one.
         let mismatch = Mistake::invalid_type(unexpected, &visitor);
 
-        let read = serde_json::Deserializer::from_str(self.0).deserialize_any(visitor);
+        let read = trusted_parser(self.text).deserialize_any(visitor);
         read.map_err(|error| if error.is_data() { mismatch } else { Mistake::of_syntax(&error) })
     }
 }
 
-impl<'de> Deserializer<'de> for JsonText<'de> {
+impl<'de> Deserializer<'de> for JsonText<'de, '_> {
     type Error = Mistake;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        match self.0.as_bytes() {
+        match self.text.as_bytes() {
             [b'{' | b'[', ..] => self.read_free_json(visitor),
             [b'"', ..] => match self.parse::<Text<'_>>()?.0 {
                 Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
@@ -87,10 +128,11 @@ impl<'de> Deserializer<'de> for JsonText<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mistake> {
-        match self.0.as_bytes() {
+        match self.text.as_bytes() {
             [b'{', ..] => {
                 let members = self.read_members(Some(fields))?.into_iter();
-                visitor.visit_map(MemberAccess { members, current: None, is_struct: true })
+                let budget = self.budget;
+                visitor.visit_map(MemberAccess { members, current: None, is_struct: true, budget })
             }
             [b'[', ..] => Err(Mistake::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.deserialize_any(visitor),
@@ -98,25 +140,25 @@ impl<'de> Deserializer<'de> for JsonText<'de> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if !self.0.starts_with('{') {
+        if !self.text.starts_with('{') {
             return self.deserialize_any(visitor);
         }
 
-        let members = self.read_members(None)?.into_iter();
-        visitor.visit_map(MemberAccess { members, current: None, is_struct: false })
+        let (members, budget) = (self.read_members(None)?.into_iter(), self.budget);
+        visitor.visit_map(MemberAccess { members, current: None, is_struct: false, budget })
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if !self.0.starts_with('[') {
+        if !self.text.starts_with('[') {
             return self.deserialize_any(visitor);
         }
 
-        let items: Vec<&RawValue> = self.parse()?;
-        visitor.visit_seq(ItemAccess { items: items.into_iter(), index: 0 })
+        let (items, budget) = (self.read_items()?.into_iter(), self.budget);
+        visitor.visit_seq(ItemAccess { items, index: 0, budget })
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0 == "null" { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.text == "null" { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -128,7 +170,7 @@ impl<'de> Deserializer<'de> for JsonText<'de> {
             return visitor.visit_newtype_struct(self);
         }
 
-        let mut parser = serde_json::Deserializer::from_str(self.0);
+        let mut parser = trusted_parser(self.text);
         parser.deserialize_newtype_struct(name, visitor).map_err(|error| Mistake::of_syntax(&error))
     }
 
@@ -143,6 +185,8 @@ type Members<'de> = Vec<(Cow<'de, str>, &'de RawValue)>;
 
 struct MembersVisitor {
     fields: Option<&'static [&'static str]>,
+    /// How many members may be kept: with one more the budget is spent.
+    left: usize,
 }
 
 impl<'de> Visitor<'de> for MembersVisitor {
@@ -165,9 +209,39 @@ impl<'de> Visitor<'de> for MembersVisitor {
             };
 
             members.push((name, value));
+            if members.len() > self.left {
+                // The rest is skipped: who asked finds that these are too many.
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            }
         }
 
         Ok(members)
+    }
+}
+
+struct ItemsVisitor {
+    /// How many items may be kept: with one more the budget is spent.
+    left: usize,
+}
+
+impl<'de> Visitor<'de> for ItemsVisitor {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut kept = Vec::new();
+        while let Some(item) = items.next_element()? {
+            kept.push(item);
+            if kept.len() > self.left {
+                // The rest is skipped: who asked finds that these are too many.
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+            }
+        }
+
+        Ok(kept)
     }
 }
 
@@ -178,14 +252,15 @@ fn find_field(fields: &[&'static str], name: &str) -> Option<&'static str> {
 }
 
 /// Gives members to a visitor. The names of a map's are data, and in no error.
-struct MemberAccess<'de> {
+struct MemberAccess<'de, 'b> {
     members: vec::IntoIter<(Cow<'de, str>, &'de RawValue)>,
     /// The member whose value is next.
     current: Option<(Cow<'de, str>, &'de RawValue)>,
     is_struct: bool,
+    budget: &'b ValueBudget,
 }
 
-impl<'de> MapAccess<'de> for MemberAccess<'de> {
+impl<'de> MapAccess<'de> for MemberAccess<'de, '_> {
     type Error = Mistake;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -200,9 +275,9 @@ impl<'de> MapAccess<'de> for MemberAccess<'de> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Mistake> {
         let (name, value) = self.current.take().expect("a value is asked for after its key");
-        let text = value.get();
+        let (text, budget) = (value.get(), self.budget);
 
-        seed.deserialize(JsonText(text)).map_err(|mistake| {
+        seed.deserialize(JsonText { text, budget }).map_err(|mistake| {
             let mistake = mistake.at_end_of(text);
             if self.is_struct { mistake.within_segment(&name) } else { mistake }
         })
@@ -210,12 +285,13 @@ impl<'de> MapAccess<'de> for MemberAccess<'de> {
 }
 
 /// Gives the items of an array to a visitor, and counts them for errors.
-struct ItemAccess<'de> {
+struct ItemAccess<'de, 'b> {
     items: vec::IntoIter<&'de RawValue>,
     index: usize,
+    budget: &'b ValueBudget,
 }
 
-impl<'de> SeqAccess<'de> for ItemAccess<'de> {
+impl<'de> SeqAccess<'de> for ItemAccess<'de, '_> {
     type Error = Mistake;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(
@@ -223,11 +299,11 @@ impl<'de> SeqAccess<'de> for ItemAccess<'de> {
         seed: S,
     ) -> Result<Option<S::Value>, Mistake> {
         let Some(item) = self.items.next() else { return Ok(None) };
-        let text = item.get();
+        let (text, budget) = (item.get(), self.budget);
         let index = self.index;
         self.index += 1;
 
-        let read = seed.deserialize(JsonText(text)).map(Some);
+        let read = seed.deserialize(JsonText { text, budget }).map(Some);
         read.map_err(|mistake| mistake.at_end_of(text).within_segment(format_args!("[{index}]")))
     }
 }

@@ -47,6 +47,23 @@ fn test_code_is_free_of_the_rules() {
 }
 
 #[test]
+fn json_is_read_with_limits() {
+    let what =
+        |line: u8, name: &str| format!("{line}: serde_json::{name} reads a text without limits");
+    check_style("fn a() { serde_json::from_str(b) }", &[&what(1, "from_str")]);
+    check_style("fn a() { b.and_then(serde_json::from_slice) }", &[&what(1, "from_slice")]);
+    check_style("use serde_json::{Value,\nfrom_reader};", &[&what(2, "from_reader")]);
+    check_style("use serde_json::de::from_str;", &[&what(1, "de")]);
+    check_style("fn a() { serde_json::from_value(b); serde_json::to_string(b) }", &[]);
+    check_style("fn a() { toolbus_json::from_str(b, &LIMITS) }", &[]);
+    check_style("#[cfg(test)]\nmod tests { fn a() { serde_json::from_str(b) } }", &[]);
+    for path in ["crates/toolbus-json/src/lib.rs", "crates/e2e/src/lib.rs", "xtask/src/main.rs"] {
+        let source = Source::read(path, "fn a() { serde_json::from_str(b) }");
+        assert_eq!(style::check_rules(&source).count(), 0, "{path}");
+    }
+}
+
+#[test]
 fn parameters_are_not_taken_apart() {
     check_style("fn a(b: (u8, u8), c: &[(u8, u8)]) {}", &[]);
     check_style("fn a() { each(|(b, c)| b + c) }", &[]);

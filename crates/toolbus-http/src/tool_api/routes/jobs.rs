@@ -74,7 +74,8 @@ pub(crate) struct JobData {
 
 impl JobData {
     pub(crate) fn of(job: &Job) -> Self {
-        let outcome = job.outcome.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let outcome = job.outcome.as_deref();
+        let outcome = outcome.and_then(|text| toolbus_json::from_trusted(text).ok());
         let mut outcome: Value = outcome.unwrap_or_default();
         let mut take = |name: &str| outcome.get_mut(name).map(Value::take);
         let result = take("data").and_then(|data| serde_json::from_value(data).ok());

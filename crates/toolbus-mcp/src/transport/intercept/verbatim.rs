@@ -14,12 +14,14 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use toolbus_wire::json::{RawJson, count_values};
+use toolbus_json::{Limits, count_values};
+use toolbus_wire::json::RawJson;
 
 use super::{CallTag, WireState};
+use crate::transport::{MESSAGE_LIMITS, MESSAGE_VALUES_MAX, PARTS_LIMITS};
 
-/// Most values in a message that is read into types: each takes up to a hundred bytes of memory.
-const VALUES_MAX: usize = 512 << 10;
+/// What the id of an answer may have: ours are numbers, and some servers make texts of them.
+const ID_LIMITS: Limits = Limits::of_bytes(256).with_values(1);
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The members of params that are of one hop and not of the caller.
 const META: &str = "_meta";
@@ -39,7 +41,8 @@ pub(crate) enum Reading {
 /// A message as far as it says what it is.
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    id: Option<RequestId>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
     method: Option<IgnoredAny>,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
@@ -62,16 +65,17 @@ impl WireState {
         let mut answers = None;
         let taken = RawJson::take_out(message, |message| {
             let text = message.strip_prefix(BYTE_ORDER_MARK).unwrap_or(message);
-            let envelope: Envelope<'_> = serde_json::from_slice(text).ok()?;
+            let envelope: Envelope<'_> = toolbus_json::from_slice(text, &PARTS_LIMITS).ok()?;
             let Envelope { id: Some(id), method: None, result } = envelope else { return None };
+            let id: RequestId = toolbus_json::from_str(id.get(), &ID_LIMITS).ok()?;
 
             let answered = result.and_then(|_| self.pending.lock().answered_call(&id).cloned());
             answers = Some(id);
             let (tag, result) = (answered?, result?);
-            if tag.is_listing() && count_values(message) > VALUES_MAX {
+            if tag.is_listing() && count_values(message) > MESSAGE_VALUES_MAX {
                 return None;
             }
-            let kind: ResultKind<'_> = serde_json::from_str(result.get()).ok()?;
+            let kind: ResultKind<'_> = toolbus_json::from_trusted(result.get()).ok()?;
             let is_complete = kind.result_type.is_none_or(|kind| kind.get() == r#""complete""#);
             let is_error = kind.is_error.is_some_and(|is_error| is_error.get() == "true");
             is_complete.then_some(((tag, is_error), result))
@@ -97,13 +101,13 @@ impl WireState {
     }
 
     fn bound_values(&self, message: Vec<u8>, answers: Option<RequestId>) -> Reading {
-        if count_values(&message) <= VALUES_MAX {
+        if count_values(&message) <= MESSAGE_VALUES_MAX {
             return Reading::Text(message);
         }
         tracing::warn!(
             server = self.server,
             bytes = message.len(),
-            "skipping message of MCP server: it has more than {VALUES_MAX} values"
+            "skipping message of MCP server: it has more than {MESSAGE_VALUES_MAX} values"
         );
         Reading::TooManyValues(answers)
     }
@@ -154,8 +158,10 @@ fn stand_in_of_tools(result: &RawJson) -> Option<ServerResult> {
         tools: Vec<&'a RawValue>,
     }
 
-    let listed: Tools<'_> = serde_json::from_str(result.text()).ok()?;
-    let tools = listed.tools.into_iter().filter_map(|tool| serde_json::from_str(tool.get()).ok());
+    // The values of a list were counted.
+    let listed: Tools<'_> = toolbus_json::from_trusted(result.text()).ok()?;
+    let tools = listed.tools.into_iter();
+    let tools = tools.filter_map(|tool| toolbus_json::from_str(tool.get(), &MESSAGE_LIMITS).ok());
     Some(ListToolsResult::with_all_items(tools.collect()).into())
 }
 

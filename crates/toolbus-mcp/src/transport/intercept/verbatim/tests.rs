@@ -83,7 +83,7 @@ fn credentials_are_erased_from_what_is_set_aside() {
 #[test]
 fn a_message_of_too_many_values_is_not_read() {
     let wire = WireState::new("s", Eraser::default());
-    let zeros = format!("[{}0]", "0,".repeat(VALUES_MAX));
+    let zeros = format!("[{}0]", "0,".repeat(MESSAGE_VALUES_MAX));
     let list = format!(r#"{{"jsonrpc":"2.0","id":3,"result":{{"tools":{zeros}}}}}"#);
     assert!(matches!(
         wire.look_at(list.clone().into_bytes()),
