@@ -5,6 +5,7 @@
 
 mod chaos;
 mod flaky;
+mod fuzz;
 mod results;
 mod soak;
 
@@ -15,13 +16,14 @@ pub(crate) fn run(name: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
     match name {
         "chaos" => chaos::run(arguments),
         "flaky" => flaky::run(arguments),
+        "fuzz" => fuzz::run(arguments),
         "soak" => soak::run(arguments),
-        _ => anyhow::bail!("unknown run {name}: expected chaos, flaky or soak"),
+        _ => anyhow::bail!("unknown run {name}: expected chaos, flaky, fuzz or soak"),
     }
 }
 
-/// Runs a sample of what no test covers, of at most a minute. Samples of chaos and of scripts by
-/// both runners are among the tests.
+/// Runs a sample of what no test covers, of at most a minute. Samples of chaos, of scripts by
+/// both runners and of inputs that a fuzzer kept are among the tests.
 pub(crate) fn run_samples() -> anyhow::Result<()> {
     flaky::run_sample()
 }

@@ -20,6 +20,8 @@ pub mod face;
 pub mod face_settings;
 pub mod fleet;
 mod folder_trust;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http_listener;
 pub mod http_settings;
 mod kept_discovery;

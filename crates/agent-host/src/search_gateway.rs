@@ -5,7 +5,7 @@
 //! bounded, and answered in their order, one at a time.
 
 mod answers;
-mod protocol;
+pub(crate) mod protocol;
 
 use std::sync::Arc;
 

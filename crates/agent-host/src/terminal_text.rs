@@ -17,14 +17,15 @@ pub(crate) fn for_stream<'a>(text: &'a str, stream: &impl IsTerminal) -> Cow<'a,
 /// tabs stay.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
+    let mut strings = StringSkipper::default();
     let mut rest = text;
 
     while let Some(first) = rest.chars().next() {
         let after = &rest[first.len_utf8()..];
         rest = match first {
-            '\x1b' => skip_escape(after),
+            '\x1b' => skip_escape(after, &mut strings),
             '\u{9b}' => skip_csi(after),
-            '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => skip_string(after),
+            '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => strings.skip(after),
             _ => {
                 if is_printable(first) {
                     cleaned.push(first);
@@ -38,7 +39,7 @@ pub(crate) fn clean(text: &str) -> String {
 }
 
 /// Whether a terminal shows this character and does nothing else because of it.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | '\t') || !(c.is_control() || is_invisible(c))
 }
 
@@ -50,11 +51,11 @@ fn is_invisible(c: char) -> bool {
 }
 
 /// What follows an escape sequence whose first character, the escape, was read.
-fn skip_escape(text: &str) -> &str {
+fn skip_escape<'a>(text: &'a str, strings: &mut StringSkipper) -> &'a str {
     let mut chars = text.chars();
     match chars.next() {
         Some('[') => skip_csi(chars.as_str()),
-        Some(']' | 'P' | 'X' | '^' | '_') => skip_string(chars.as_str()),
+        Some(']' | 'P' | 'X' | '^' | '_') => strings.skip(chars.as_str()),
         // Others have intermediate characters and one that is final, such as a character set's.
         Some(' '..='/') => {
             let rest = chars.as_str().trim_start_matches(|c| matches!(c, ' '..='/'));
@@ -75,16 +76,36 @@ fn skip_csi(text: &str) -> &str {
     }
 }
 
-/// What follows a string for the terminal, such as its title. It ends with a bell or a string
-/// terminator; one that does not end within its line is shown.
-fn skip_string(text: &str) -> &str {
-    let line = text.split('\n').next().unwrap_or_default();
-    let end = line.char_indices().find_map(|(at, c)| match c {
-        '\x07' | '\u{9c}' => Some(at + c.len_utf8()),
-        '\x1b' if line[at..].starts_with("\x1b\\") => Some(at + 2),
-        _ => None,
-    });
-    end.map_or(text, |end| &text[end..])
+/// Skips strings for the terminal, such as its title. Each place of a text is searched once for
+/// their ends, however many begin before it.
+#[derive(Default)]
+struct StringSkipper {
+    /// How much text is left at the end of a line in whose rest no string ends.
+    left_behind: Option<usize>,
+}
+
+impl StringSkipper {
+    /// What follows a string. It ends with a bell or a string terminator; one that does not end
+    /// within its line is shown. Texts have to be given in order, each a later part of the first.
+    fn skip<'a>(&mut self, text: &'a str) -> &'a str {
+        if self.left_behind.is_some_and(|left| text.len() >= left) {
+            return text;
+        }
+
+        for (at, c) in text.char_indices() {
+            match c {
+                '\x07' | '\u{9c}' => return &text[at + c.len_utf8()..],
+                '\x1b' if text[at..].starts_with("\x1b\\") => return &text[at + 2..],
+                '\n' => {
+                    self.left_behind = Some(text.len() - at);
+                    return text;
+                }
+                _ => {}
+            }
+        }
+        self.left_behind = Some(0);
+        text
+    }
 }
 
 #[cfg(test)]

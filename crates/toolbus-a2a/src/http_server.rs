@@ -10,6 +10,8 @@
 
 mod call;
 mod card;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod methods;
 mod places;
 mod streams;

@@ -63,6 +63,8 @@ mod config;
 mod directory;
 mod error;
 mod event;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http_caller;
 mod http_rows;
 mod http_server;

@@ -526,6 +526,9 @@ impl<'a> Turn<'a> {
                 Some(done) = working.next() => {
                     let event = self.event_of(done);
                     let is_whole = is_whole_answer(&event);
+                    if matches!(event, Event::Answered { .. }) {
+                        self.keep_spent().await;
+                    }
                     let effects = self.session.record(event).await?;
                     // It is asked again for what it did not know.
                     if is_whole && effects.iter().any(|effect| matches!(effect, Effect::Ask { .. })) {
@@ -541,6 +544,14 @@ impl<'a> Turn<'a> {
                     Vec::new()
                 }
             };
+        }
+    }
+
+    /// Writes down what was spent so far, before what it was spent for: another process that goes on
+    /// with this turn has no budget anew.
+    async fn keep_spent(&self) {
+        for work in &self.work {
+            work.keep().await;
         }
     }
 

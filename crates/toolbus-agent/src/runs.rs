@@ -3,11 +3,12 @@
 //! A run goes on after the turn that it began with: in its subagents, in tasks of other agents, and
 //! in the turns that notices of these begin. In a process, all of that shares one account. A row
 //! keeps what was spent, so that later work and other processes begin where the run is. The row is
-//! written at the end of each turn; two processes that work for a run at the same time learn what
-//! the other spends from its next turn on.
+//! written when a model has answered and at the end of each turn. Two processes that work for a run
+//! at the same time learn what the other spends from its next turn on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use toolbus_store::sqlx::any::AnyRow;
@@ -18,6 +19,8 @@ use toolbus_tools::{Budget, Lineage, Scope};
 
 /// Time that a run is remembered after its row was last written.
 const RUN_TTL_MS: i64 = 30 * 24 * 3_600 * 1_000;
+/// How often a process forgets runs that are older than that.
+const FORGET_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Accounts that a process remembers without work under way; what is beyond that is read from rows.
 const IDLE_ACCOUNTS_MAX: usize = 1_000;
 
@@ -26,6 +29,8 @@ const IDLE_ACCOUNTS_MAX: usize = 1_000;
 pub(crate) struct Runs {
     store: LazyStore,
     accounts: Arc<Mutex<HashMap<String, RunAccount>>>,
+    /// When old runs were forgotten last.
+    forgot: Arc<Mutex<Option<Instant>>>,
 }
 
 /// The account of a run in this process.
@@ -45,7 +50,7 @@ pub(crate) struct RunWork {
 
 impl Runs {
     pub(crate) fn new(store: LazyStore) -> Self {
-        Self { store, accounts: Arc::default() }
+        Self { store, accounts: Arc::default(), forgot: Arc::default() }
     }
 
     /// Notes that work for the run of a scope begins.
@@ -130,25 +135,49 @@ impl Runs {
             return Ok(());
         }
 
-        let id = run.to_owned();
+        let (id, forgets) = (run.to_owned(), self.is_time_to_forget());
         let written = self.store.open().await?.write(move |transaction| {
-            Box::pin(async move { add_usage(transaction, &id, spent, more).await })
+            Box::pin(async move {
+                if forgets {
+                    forget(transaction).await?;
+                }
+                add_usage(transaction, &id, spent, more).await
+            })
         });
+
         written.await.inspect_err(|_| {
-            // The next turn writes it.
+            // It is written the next time.
             if let Some(entry) = self.accounts.lock().get_mut(run) {
                 entry.written = entry.written.since(more);
             }
         })
     }
+
+    /// Whether the caller must delete old runs now.
+    fn is_time_to_forget(&self) -> bool {
+        let mut forgot = self.forgot.lock();
+        let is_due = forgot.is_none_or(|forgot| forgot.elapsed() >= FORGET_INTERVAL);
+        if is_due {
+            *forgot = Some(Instant::now());
+        }
+        is_due
+    }
 }
 
 impl RunWork {
+    /// Writes down what was spent so far, and returns false if the store fails.
+    pub(crate) async fn keep(&self) -> bool {
+        let written = self.runs.write(&self.run).await;
+        if let Err(error) = &written {
+            let error = error as &dyn std::error::Error;
+            tracing::warn!(error, run = self.run, "what a run has spent is not written down");
+        }
+        written.is_ok()
+    }
+
     /// Ends the work, and writes down what was spent.
     pub(crate) async fn end(self) {
-        if let Err(error) = self.runs.write(&self.run).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, run = self.run, "what a run has spent is not written down");
+        if !self.keep().await {
             return;
         }
         let mut accounts = self.runs.accounts.lock();
@@ -166,6 +195,16 @@ impl Drop for RunWork {
     }
 }
 
+/// Deletes the rows of runs that were written last before [`RUN_TTL_MS`].
+async fn forget(transaction: &mut Transaction) -> Result<(), StoreError> {
+    let now = transaction.now_ms().await?;
+    sqlx::query("DELETE FROM agent_runs WHERE changed_ms < $1")
+        .bind(now.saturating_sub(RUN_TTL_MS))
+        .execute(transaction.connection())
+        .await?;
+    Ok(())
+}
+
 /// Adds what a process has spent to the row of a run, which has never less than that process knows.
 async fn add_usage(
     transaction: &mut Transaction,
@@ -174,11 +213,6 @@ async fn add_usage(
     more: Usage,
 ) -> Result<(), StoreError> {
     let now = transaction.now_ms().await?;
-    sqlx::query("DELETE FROM agent_runs WHERE changed_ms < $1")
-        .bind(now.saturating_sub(RUN_TTL_MS))
-        .execute(transaction.connection())
-        .await?;
-
     let number = |spent: u64| i64::try_from(spent).unwrap_or(i64::MAX);
     sqlx::query(
         "INSERT INTO agent_runs (run, notice_turns, calls, turns, tokens, micro_usd, changed_ms)

@@ -50,12 +50,12 @@ pub(crate) fn of_value(text: &str, reference: &ArtifactRef) -> Value {
     // The values themselves are not built, only counted.
     match kind {
         "array" => {
-            if let Ok(items) = toolbus_json::from_trusted::<Vec<IgnoredAny>>(text) {
+            if let Ok(items) = toolbus_json::from_checked::<Vec<IgnoredAny>>(text) {
                 summary.insert("length".to_owned(), json!(items.len()));
             }
         }
         "object" => {
-            if let Ok(members) = toolbus_json::from_trusted::<Members>(text) {
+            if let Ok(members) = toolbus_json::from_checked::<Members>(text) {
                 summary.insert("keys".to_owned(), json!(members.names));
                 summary.insert("length".to_owned(), json!(members.count));
             }

@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use toolbus_json::Limits;
-use toolbus_tools::artifact::{ReadReferences, find_references};
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
+use toolbus_json::{Limits, count_values};
+use toolbus_tools::artifact::{ReadReferences, find_references, replace_references};
+use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_LIMITS};
 use toolbus_tools::registry::ToolEntry;
 use toolbus_tools::{CallError, Scope};
 
@@ -15,9 +15,6 @@ use crate::{Artifacts, Error, media};
 
 /// References in the arguments of one call.
 const REFERENCES_MAX: usize = 1_000;
-/// What a value may have that is put among the arguments.
-const VALUE_LIMITS: Limits =
-    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// Replaces the references in the arguments of a call by what they stand for: JSON becomes a value
 /// where the tool takes one, other text a string, and other bytes base64. A reference that is not
@@ -26,9 +23,8 @@ pub struct ResolveReferences {
     artifacts: Artifacts,
 }
 
-/// One reference and what it stands for.
+/// What a reference stands for.
 struct Resolved {
-    pointer: String,
     /// As JSON, where it is that.
     value: Option<Value>,
     text: String,
@@ -47,31 +43,34 @@ impl ResolveReferences {
         tool: &ToolEntry,
         arguments: &mut Value,
     ) -> Result<(), CallError> {
-        let found = find_references(arguments);
+        let found = find_references(arguments, REFERENCES_MAX + 1);
         if found.len() > REFERENCES_MAX {
             return Err(CallError::invalid_arguments(format!(
-                "{} references to artifacts are over the limit of {REFERENCES_MAX}",
-                found.len()
+                "there are more than {REFERENCES_MAX} references to artifacts among the arguments"
             )));
         }
 
         let (mut resolved, mut unknown) = (Vec::new(), Vec::new());
         let mut left = ARGUMENTS_BYTES_MAX as u64;
-        for (pointer, text) in found {
-            match self.read(scope, &text, left).await {
+        let mut limits = ARGUMENTS_LIMITS;
+        for text in found {
+            match self.read(scope, text, left).await {
                 Ok((bytes, media_type)) => {
                     left -= bytes.len() as u64;
-                    resolved.push(resolve_bytes(pointer, bytes, &media_type));
+                    resolved.push(Some(resolve_bytes(&bytes, &media_type, &mut limits)));
                 }
-                Err(Error::Unknown(_)) => unknown.push(text),
-                Err(error) => return Err(failure(&text, &error)),
+                Err(Error::Unknown(text)) => {
+                    resolved.push(None);
+                    unknown.push(text);
+                }
+                Err(error) => return Err(failure(text, &error)),
             }
         }
         for reference in &unknown {
             tracing::warn!(reference, tool = tool.tool.name, "a reference stands for nothing");
         }
 
-        replace(tool, arguments, &mut resolved).map_err(|error| match unknown.is_empty() {
+        replace(tool, arguments, resolved).map_err(|error| match unknown.is_empty() {
             true => error,
             false => {
                 let missing = Error::Unknown(unknown.join("', '"));
@@ -103,42 +102,51 @@ impl ReadReferences for ResolveReferences {
     }
 }
 
-/// Puts what was resolved among the arguments: as the values that they are, and where those do not
-/// fit the schema, as text.
+/// Puts what was resolved, of each reference in their order, among the arguments: as the values
+/// that they are, and where those do not fit the schema, as text.
 fn replace(
     tool: &ToolEntry,
     arguments: &mut Value,
-    resolved: &mut [Resolved],
+    mut resolved: Vec<Option<Resolved>>,
 ) -> Result<(), CallError> {
-    put(arguments, resolved);
+    let has_values = resolved.iter().flatten().any(|one| one.value.is_some());
+    let referring = has_values.then(|| arguments.clone());
+    put(arguments, &mut resolved);
     let checked = tool.check_arguments(arguments);
 
-    let has_values = resolved.iter().any(|one| one.value.is_some());
-    if checked.is_err() && has_values {
-        resolved.iter_mut().for_each(|one| one.value = None);
-        put(arguments, resolved);
-        // What is wrong with the values is what their tool has to say.
-        return tool.check_arguments(arguments).or(checked);
-    }
-    checked
-}
-
-fn put(arguments: &mut Value, resolved: &[Resolved]) {
-    for Resolved { pointer, value, text } in resolved {
-        if let Some(place) = arguments.pointer_mut(pointer) {
-            *place = value.clone().unwrap_or_else(|| Value::String(text.clone()));
+    match referring {
+        Some(referring) if checked.is_err() => {
+            *arguments = referring;
+            put(arguments, &mut resolved);
+            // What is wrong with the values is what their tool has to say.
+            tool.check_arguments(arguments).or(checked)
         }
+        _ => checked,
     }
 }
 
-fn resolve_bytes(pointer: String, bytes: Bytes, media_type: &str) -> Resolved {
-    let text = match media::is_text(media_type).then(|| std::str::from_utf8(&bytes)) {
+/// Puts the values, which are then gone, and the text of what has none.
+fn put(arguments: &mut Value, resolved: &mut [Option<Resolved>]) {
+    let mut resolved = resolved.iter_mut();
+    replace_references(arguments, &mut |_: &str| {
+        let Resolved { value, text } = resolved.next()?.as_mut()?;
+        Some(value.take().unwrap_or_else(|| Value::String(text.clone())))
+    });
+}
+
+/// What has more values than there may still be is text.
+fn resolve_bytes(bytes: &Bytes, media_type: &str, limits: &mut Limits) -> Resolved {
+    let text = match media::is_text(media_type).then(|| std::str::from_utf8(bytes)) {
         Some(Ok(text)) => text.to_owned(),
-        _ => STANDARD.encode(&bytes),
+        _ => STANDARD.encode(bytes),
     };
-    let read = || toolbus_json::from_str(&text, &VALUE_LIMITS).ok();
-    let value = media::is_json(media_type).then(read).flatten();
-    Resolved { pointer, value, text }
+
+    let read = || toolbus_json::from_str(&text, limits).ok();
+    let value: Option<Value> = media::is_json(media_type).then(read).flatten();
+    if value.is_some() {
+        limits.values -= count_values(text.as_bytes()).min(limits.values);
+    }
+    Resolved { value, text }
 }
 
 fn failure(reference: &str, error: &Error) -> CallError {

@@ -14,6 +14,8 @@ mod clock;
 pub mod conformance;
 pub mod context;
 pub mod deadline;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod limits;
 pub mod memory;
 pub mod metrics;

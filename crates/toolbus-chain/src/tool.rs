@@ -10,7 +10,7 @@ use toolbus_artifacts::{ArtifactOwner, Artifacts};
 use toolbus_bus::{Asker, Deadline};
 use toolbus_scripts::{ChannelScript, ScriptClient};
 use toolbus_store::LazyStore;
-use toolbus_tools::artifact::{ArtifactRef, find_references};
+use toolbus_tools::artifact::ArtifactRef;
 use toolbus_tools::budget::BudgetLimits;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
@@ -36,6 +36,8 @@ const PRELUDE: &str = include_str!("prelude.py");
 const WAIT_BESIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much later than the script's own clock the host ends a chain.
 const HOST_GRACE: Duration = Duration::from_secs(2);
+/// Most artifacts that the text of a program may name.
+const NAMED_ARTIFACTS_MAX: usize = 1_000;
 /// Longest name of a journal, in bytes.
 const JOURNAL_NAME_BYTES_MAX: usize = 100;
 
@@ -198,20 +200,7 @@ impl ToolChain {
         let budget = scope.budget.child(limits);
         let mut scope = scope.with_budget(budget);
 
-        // What was passed in its own request; the text of a program has references, too.
-        let given = ArtifactSet::default();
-        let mut texts: Vec<String> = find_references(&Value::Object(call.arguments.clone()))
-            .into_iter()
-            .map(|(_, text)| text)
-            .collect();
-        texts.extend(references_in_text(&call.arguments));
-        for text in texts {
-            if let Ok(reference) = ArtifactRef::parse(&text)
-                && call.scope.artifacts.contains(&reference)
-            {
-                given.insert(reference);
-            }
-        }
+        let given = named_artifacts(&call.arguments, &call.scope.artifacts)?;
         let owner = ArtifactOwner::of(&scope);
         scope.artifacts = ArtifactReach::Only(given);
 
@@ -277,11 +266,34 @@ async fn open_journal(
     Ok(journal)
 }
 
+/// The artifacts that the text of a program names, of those that its caller may refer to. No other
+/// argument of a chain takes a reference.
+fn named_artifacts(
+    arguments: &Map<String, Value>,
+    reach: &ArtifactReach,
+) -> Result<ArtifactSet, CallError> {
+    let named = ArtifactSet::default();
+    let mut count = 0;
+    for word in references_in_text(arguments) {
+        let Ok(reference) = ArtifactRef::parse(word) else { continue };
+        if !reach.contains(&reference) || !named.insert(reference) {
+            continue;
+        }
+        count += 1;
+        if count > NAMED_ARTIFACTS_MAX {
+            return Err(CallError::invalid_arguments(format!(
+                "the program names more than {NAMED_ARTIFACTS_MAX} artifacts"
+            )));
+        }
+    }
+    Ok(named)
+}
+
 /// Names of artifacts in the text of a program, which the model has written there.
-fn references_in_text(arguments: &Map<String, Value>) -> Vec<String> {
+fn references_in_text(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let code = arguments.get("code").and_then(Value::as_str).unwrap_or_default();
     let words = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|word| word.starts_with("art_")).map(str::to_owned).collect()
+    words.filter(|word| word.starts_with("art_"))
 }
 
 /// Answers the requests of a chain.

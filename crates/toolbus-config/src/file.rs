@@ -16,6 +16,12 @@ use super::schema::Path;
 
 /// Largest settings file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Most values of a settings file.
+const VALUES_MAX: usize = 16 << 10;
+/// Deepest nesting of a settings file, in keys and positions within lists.
+const DEPTH_MAX: usize = 64;
+/// Most mistakes in the syntax of a file that are told one by one.
+const SYNTAX_MISTAKES_MAX: usize = 100;
 
 /// Which file is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +46,7 @@ pub enum SettingsFile {
     },
 }
 
-/// Reads the file's entries; every syntax error is reported, and a file with any has no entries.
+/// Reads the file's entries; syntax errors are reported, and a file with any has no entries.
 pub(super) fn read(file: &SettingsFile, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {
     let (path, named_by) = match file {
         SettingsFile::None => return Vec::new(),
@@ -101,15 +107,24 @@ impl SettingsFile {
     }
 }
 
-fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {
+pub(super) fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let is_sound = errors.is_empty();
     let lines = Lines::of(text);
 
-    for error in errors {
+    for error in errors.iter().take(SYNTAX_MISTAKES_MAX) {
         let (line, column) = lines.line_and_column(error.span().map_or(0, |span| span.start));
         let place = format!("{}:{line}:{column}", path.display());
         mistakes.push(Mistake::new(place, error.message()));
+    }
+    let of_file = |what: String| Mistake::new(path.display().to_string(), what);
+    if let Some(more @ 1..) = errors.len().checked_sub(SYNTAX_MISTAKES_MAX) {
+        mistakes.push(of_file(format!("has {more} more mistakes in its syntax")));
+    }
+    if let Some(what) = find_excess(table.get_ref()) {
+        mistakes.push(of_file(what));
+        drop_flat(table.into_inner());
+        return Vec::new();
     }
 
     let mut reader = FileReader { path, lines, entries: Vec::new(), mistakes };
@@ -119,6 +134,47 @@ fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry>
     }
 
     reader.entries
+}
+
+/// What a file has more of than is read.
+fn find_excess(table: &DeTable<'_>) -> Option<String> {
+    let mut count = 0;
+    // Without recursion: dotted keys within tables within lists nest deeper than a stack may hold.
+    let mut open: Vec<_> = table.values().map(|value| (1, value.get_ref())).collect();
+    while let Some((depth, value)) = open.pop() {
+        count += 1;
+        if count > VALUES_MAX {
+            return Some(format!("has more than {VALUES_MAX} values"));
+        }
+        if depth > DEPTH_MAX {
+            return Some(format!("is nested more than {DEPTH_MAX} deep"));
+        }
+
+        match value {
+            DeValue::Table(table) => {
+                open.extend(table.values().map(|value| (depth + 1, value.get_ref())));
+            }
+            DeValue::Array(items) => {
+                open.extend(items.iter().map(|item| (depth + 1, item.get_ref())));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Drops values one by one, where each would drop those in it.
+fn drop_flat(table: DeTable<'_>) {
+    let mut open = vec![DeValue::Table(table)];
+    while let Some(value) = open.pop() {
+        match value {
+            DeValue::Table(table) => {
+                open.extend(table.into_iter().map(|(_, value)| value.into_inner()));
+            }
+            DeValue::Array(items) => open.extend(items.into_iter().map(Spanned::into_inner)),
+            _ => {}
+        }
+    }
 }
 
 struct FileReader<'a> {
@@ -177,8 +233,7 @@ impl FileReader<'_> {
     }
 
     fn origin(&self, offset: usize) -> Origin {
-        let (line, _) = self.lines.line_and_column(offset);
-        Origin::File { path: self.path.to_owned(), line }
+        Origin::File { path: self.path.to_owned(), line: self.lines.line(offset) }
     }
 }
 
@@ -221,9 +276,14 @@ impl<'a> Lines<'a> {
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
+    /// The line of a byte offset, counted from 1.
+    fn line(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset)
+    }
+
     /// Line and column of a byte offset, both counted from 1, the column in characters.
     fn line_and_column(&self, offset: usize) -> (usize, usize) {
-        let line = self.starts.partition_point(|start| *start <= offset);
+        let line = self.line(offset);
         let start = self.starts[line - 1];
         let before = self.text.get(start..offset).unwrap_or_default();
         (line, before.chars().count() + 1)

@@ -15,6 +15,8 @@ mod environment;
 pub mod error_chain;
 mod file;
 mod finding;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod key_reference;
 mod load;
 mod mistake;

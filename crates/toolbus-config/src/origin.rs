@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Bound;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
@@ -101,10 +102,7 @@ impl Merged {
         }
         table.insert(last.clone(), entry.value);
 
-        let is_kept = |path: &Path| !path.starts_with(&entry.path) && !entry.path.starts_with(path);
-        self.origins.retain(|path, _| is_kept(path));
-        self.unread.retain(is_kept);
-
+        self.forget(&entry.path);
         for part in entry.parts {
             self.origins.insert([&entry.path[..], &part.path].concat(), part.origin);
         }
@@ -112,6 +110,23 @@ impl Merged {
             self.unread.insert(entry.path.clone());
         }
         self.origins.insert(entry.path, entry.origin);
+    }
+
+    /// Forgets what a value at this path replaces: what is in it, and what it is in.
+    fn forget(&mut self, path: &[String]) {
+        for length in 1..path.len() {
+            self.origins.remove(&path[..length]);
+            self.unread.remove(&path[..length]);
+        }
+        while let Some(inner) = first_below(&self.origins, path).map(|(inner, _)| inner.clone()) {
+            self.origins.remove(&inner);
+        }
+
+        let below = self.unread.range::<[String], _>(onwards(path));
+        let below: Vec<_> = below.take_while(|inner| inner.starts_with(path)).cloned().collect();
+        for inner in below {
+            self.unread.remove(&inner);
+        }
     }
 
     /// The values of all layers as one object. `read` reads text whose type depends on other
@@ -133,6 +148,20 @@ impl Merged {
         }
         (values, Origins(self.origins))
     }
+}
+
+/// Everything from this path on, in which what is below it comes first.
+fn onwards(path: &[String]) -> (Bound<&[String]>, Bound<&[String]>) {
+    (Bound::Included(path), Bound::Unbounded)
+}
+
+/// The first origin at this path or below it.
+fn first_below<'a>(
+    origins: &'a BTreeMap<Path, Origin>,
+    path: &[String],
+) -> Option<(&'a Path, &'a Origin)> {
+    let mut rest = origins.range::<[String], _>(onwards(path));
+    rest.next().filter(|(inner, _)| inner.starts_with(path))
 }
 
 /// Where every value that was set came from.
@@ -159,8 +188,6 @@ impl Origins {
     pub(super) fn of(&self, path: &[String]) -> Option<&Origin> {
         let own_or_whole = (1..=path.len()).rev().find_map(|length| self.0.get(&path[..length]));
 
-        own_or_whole.or_else(|| {
-            self.0.iter().find(|(inner, _)| inner.starts_with(path)).map(|(_, origin)| origin)
-        })
+        own_or_whole.or_else(|| first_below(&self.0, path).map(|(_, origin)| origin))
     }
 }

@@ -211,7 +211,9 @@ fn tables_merge_and_lists_replace() {
         environment: &[("TOOLBUS_AGENTS", "c"), ("TOOLBUS_SERVERS__one__URL", "http://new")],
         ..Given::default()
     };
-    let settings = loaded.load().unwrap().settings;
+    let loaded = loaded.load().unwrap();
+    assert_eq!(loaded.origin("agents[1]").to_string(), "TOOLBUS_AGENTS");
+    let settings = loaded.settings;
     assert_eq!(settings.agents, ["c"]);
     assert_eq!(settings.servers["one"].url.as_ref().unwrap().expose(), "http://new/");
     assert_eq!(settings.servers["one"].token.expose(), "t");
@@ -398,6 +400,30 @@ fn a_file_that_is_too_large_is_not_read() {
     let file = "#".repeat((1 << 20) + 1);
     let error = mistakes_of(Given { file: &file, ..Given::default() });
     assert!(error.contains("more than 1048576 bytes"), "{error}");
+}
+
+#[test]
+fn a_file_that_has_too_much_is_refused() {
+    let check = |file: &str, expected: &str| {
+        let mistakes = mistakes_of(Given { file, ..Given::default() });
+        let expected = format!("the configuration has a mistake\n  toolbus.toml: {expected}");
+        assert_eq!(mistakes, expected);
+    };
+    let deep = "is nested more than 64 deep";
+    let path = ["a"; 60].join(".");
+    check(&format!("{path} = {{ {path} = 1 }}"), deep);
+    let tables = format!("{{ {path} = ").repeat(70);
+    check(&format!("x = [{tables}1{}]", "}".repeat(70)), deep);
+    let zeros = "0, ".repeat(16 << 10);
+    check(&format!("ports = [{zeros}]"), "has more than 16384 values");
+}
+
+#[test]
+fn of_many_mistakes_in_the_syntax_the_first_are_told() {
+    let file: String = (0..300).map(|at| format!("a{at} = maybe\n")).collect();
+    let mistakes = mistakes_of(Given { file: &file, ..Given::default() });
+    assert_eq!(mistakes.lines().count(), 1 + 100 + 1, "{mistakes}");
+    assert!(mistakes.contains("toolbus.toml: has 200 more mistakes in its syntax"), "{mistakes}");
 }
 
 #[test]

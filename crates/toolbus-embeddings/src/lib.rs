@@ -6,6 +6,8 @@
 //! Invariants: files are read up to fixed limits and checked before use; the key of an endpoint is
 //! in no error.
 
+#[cfg(all(feature = "fuzzing", feature = "local"))]
+pub mod fuzzing;
 #[cfg(feature = "local")]
 mod local;
 mod settings;

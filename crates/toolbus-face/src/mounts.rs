@@ -19,7 +19,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
-use toolbus_json::{Limits, count_values};
+use toolbus_json::{Limits, OverLimit};
 use toolbus_telemetry::mcp::{Recorder, Transport};
 use toolbus_tools::View;
 
@@ -185,9 +185,16 @@ impl Mount {
             let line = format!("the body is longer than {BODY_BYTES_MAX} bytes, or broke off\n");
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, line);
         };
-        if count_values(&body) > BODY_VALUES_MAX {
-            let line = format!("the body has more than {BODY_VALUES_MAX} JSON values\n");
-            return refuse(StatusCode::PAYLOAD_TOO_LARGE, line);
+        // The reader of the protocol limits the depth, and says so.
+        match BODY_LIMITS.with_depth(usize::MAX).check(&body) {
+            Ok(()) => {}
+            Err(OverLimit::Values { max }) => {
+                let line = format!("the body has more than {max} JSON values\n");
+                return refuse(StatusCode::PAYLOAD_TOO_LARGE, line);
+            }
+            Err(over) => {
+                return refuse(StatusCode::BAD_REQUEST, format!("the body is refused: {over}\n"));
+            }
         }
 
         let slot = ResultSlot::default();

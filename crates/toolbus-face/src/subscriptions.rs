@@ -37,7 +37,8 @@ struct SubscriptionSession {
     _end: DropGuard,
 }
 
-/// Resources that have changed and of which the client has not been notified yet.
+/// Resources that have changed and of which the client has not been notified yet: only such as it
+/// has subscribed to, of which there are [`RESOURCES_MAX`].
 #[derive(Default)]
 struct ChangedResources {
     uris: Mutex<BTreeSet<String>>,
@@ -45,6 +46,14 @@ struct ChangedResources {
 }
 
 impl ChangedResources {
+    /// Takes a change that a bridge reports of a subscription. What was not subscribed to is not
+    /// the client's, whatever a bridge says.
+    fn report(&self, subscribed: &[String], uri: &str) {
+        if subscribed.iter().any(|subscribed| subscribed == uri) {
+            self.add(uri);
+        }
+    }
+
     fn add(&self, uri: &str) {
         self.uris.lock().insert(uri.to_owned());
         self.wake.notify_one();
@@ -243,8 +252,8 @@ async fn subscribe_at_server(
     let Some(server) = offer.server() else {
         return Err(ErrorData::invalid_request("there are no resources here", None));
     };
-    let changed = Arc::clone(changed);
-    let report = move |uri: &str| changed.add(uri);
+    let (changed, subscribed) = (Arc::clone(changed), uris.clone());
+    let report = move |uri: &str| changed.report(&subscribed, uri);
 
     let deps = offer.deps();
     let call = resource_requests::read_call(scope, "resources/subscribe");
@@ -259,3 +268,6 @@ fn too_many() -> ErrorData {
     let text = format!("busy: a client may be subscribed to {RESOURCES_MAX} resources");
     ErrorData::internal_error(text, None)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,8 @@ mod content_type;
 mod encoding;
 mod error;
 mod fetcher;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod resolver;
 mod response;
 

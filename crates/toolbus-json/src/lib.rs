@@ -6,15 +6,23 @@
 //! with them before they build anything. A text over a limit costs one pass over its bytes.
 //!
 //! [`from_trusted`] reads texts that this program wrote itself, such as a row of its own store, or
-//! that are part of it.
+//! that are part of it. [`from_checked`] reads what was compared with limits already.
+//!
+//! `serde_json` gives a name a meaning: of `{"$serde_json::private::RawValue": "…"}` it parses the
+//! text, whatever is in it and however deep, while it looks like one string. No reader takes that
+//! name, but one that builds nothing.
 //!
 //! No other code reads JSON texts: `cargo xtask tidy` rejects it.
 
 use serde::Deserialize;
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod plain;
 mod scan;
 
-pub use scan::count_values;
+pub use plain::PlainValue;
+pub use scan::{count_values, is_reserved_name};
 
 /// Deepest nesting of a text that is read. `serde_json` reads no deeper into its own values.
 pub const DEPTH_MAX: usize = 127;
@@ -22,7 +30,7 @@ pub const DEPTH_MAX: usize = 127;
 /// Most values of a text where its reader states no other limit.
 pub const VALUES_MAX: usize = 256 << 10;
 
-/// What a text may have at most.
+/// What a text may have at most. A name that `serde_json` gives a meaning is never taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the text.
@@ -36,6 +44,10 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// None but that no name is reserved.
+    const NONE: Self =
+        Self { bytes: usize::MAX, values: usize::MAX, depth: usize::MAX, string_bytes: usize::MAX };
+
     /// Up to `bytes` bytes, [`VALUES_MAX`] values and a depth of [`DEPTH_MAX`]. One string may be
     /// all of it.
     #[must_use]
@@ -67,7 +79,15 @@ impl Limits {
     /// # Errors
     /// The first limit that it exceeds.
     pub fn check(&self, text: &[u8]) -> Result<(), OverLimit> {
-        scan::check(text, self)
+        self.count(text).map(drop)
+    }
+
+    /// The same, and how many values the text has.
+    ///
+    /// # Errors
+    /// The first limit that it exceeds.
+    pub fn count(&self, text: &[u8]) -> Result<usize, OverLimit> {
+        scan::count(text, self)
     }
 }
 
@@ -94,6 +114,10 @@ pub enum OverLimit {
         /// The limit.
         max: usize,
     },
+    /// A name of a member is the one behind which `serde_json` parses a text as JSON, whatever is in
+    /// it.
+    #[error("it has a member of a reserved name")]
+    ReservedName,
     /// A string, or a name of a member, is too long.
     #[error("it has a string of more than {max} bytes")]
     StringBytes {
@@ -141,19 +165,27 @@ pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8], limits: &Limits) ->
     Ok(serde_json::from_slice(text)?)
 }
 
-/// Reads a text that this program wrote, that is part of it, or whose limits were checked. Also one
-/// of which nothing is built, such as a [`RawValue`](serde_json::value::RawValue), or whose `T` has
-/// limits of its own.
+/// Reads a text that this program wrote, or that is part of it.
+///
+/// # Errors
+/// When it has a member of a reserved name, is not JSON, or is not a `T`.
+pub fn from_trusted<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
+    Limits::NONE.check(text.as_bytes()).map_err(Error::OverLimit)?;
+    from_checked(text)
+}
+
+/// Reads a text that was compared with limits already, or of which nothing is built, such as a
+/// [`RawValue`](serde_json::value::RawValue).
 ///
 /// # Errors
 /// When it is not JSON, or is not a `T`.
-pub fn from_trusted<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
+pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// A parser for visitors of a text that [`from_trusted`] may read.
+/// A parser for visitors of a text that [`from_checked`] may read.
 #[must_use]
-pub fn trusted_parser(text: &str) -> serde_json::Deserializer<serde_json::de::StrRead<'_>> {
+pub fn checked_parser(text: &str) -> serde_json::Deserializer<serde_json::de::StrRead<'_>> {
     serde_json::Deserializer::from_str(text)
 }
 

@@ -4,29 +4,40 @@ use memchr::memchr2;
 
 use crate::{Limits, OverLimit};
 
+/// What `serde_json` gives a meaning as the first name of an object: the text behind it is parsed as
+/// JSON, with a depth of its own and whatever is in it. Another crate of a program may switch that
+/// on for all.
+const RESERVED_NAME: &[u8] = b"$serde_json::private::RawValue";
+/// The same with each byte as `\uXXXX`.
+const RESERVED_NAME_ESCAPED_MAX: usize = RESERVED_NAME.len() * 6;
+
 /// How many values are in a text that is JSON: objects, arrays, and what they hold. An empty one
 /// counts as two. It reads the bytes and keeps nothing.
 #[must_use]
 pub fn count_values(text: &[u8]) -> usize {
-    let counted = Limits {
-        bytes: usize::MAX,
-        values: usize::MAX,
-        depth: usize::MAX,
-        string_bytes: usize::MAX,
-    };
-    scan(text, &counted).unwrap_or(usize::MAX)
+    let (mut values, mut at) = (1, 0);
+    while let Some(byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = end_of_string(text, at) + 1,
+            b',' | b'[' | b'{' => values += 1,
+            _ => {}
+        }
+    }
+    values
 }
 
-/// Compares a text with limits.
-pub(crate) fn check(text: &[u8], limits: &Limits) -> Result<(), OverLimit> {
+/// Whether a name of a member may not be used: `serde_json` would parse the text behind it.
+#[must_use]
+pub fn is_reserved_name(name: &str) -> bool {
+    name.as_bytes() == RESERVED_NAME
+}
+
+/// Compares a text with limits, and counts its values.
+pub(crate) fn count(text: &[u8], limits: &Limits) -> Result<usize, OverLimit> {
     if text.len() > limits.bytes {
         return Err(OverLimit::Bytes { bytes: text.len(), max: limits.bytes });
     }
-    scan(text, limits).map(|_| ())
-}
-
-/// How many values are in a text that exceeds no limit.
-fn scan(text: &[u8], limits: &Limits) -> Result<usize, OverLimit> {
     let (mut values, mut depth, mut at) = (1_usize, 0_usize, 0);
 
     while let Some(byte) = text.get(at) {
@@ -36,6 +47,9 @@ fn scan(text: &[u8], limits: &Limits) -> Result<usize, OverLimit> {
                 let end = end_of_string(text, at);
                 if end - at > limits.string_bytes {
                     return Err(OverLimit::StringBytes { max: limits.string_bytes });
+                }
+                if is_written_reserved(&text[at..end]) && is_name(text, end + 1) {
+                    return Err(OverLimit::ReservedName);
                 }
                 at = end + 1;
             }
@@ -56,6 +70,24 @@ fn scan(text: &[u8], limits: &Limits) -> Result<usize, OverLimit> {
     }
 
     Ok(values)
+}
+
+/// Whether a string as it is written, with escapes, is the reserved name.
+fn is_written_reserved(written: &[u8]) -> bool {
+    let may_be = matches!(written.first(), Some(b'$' | b'\\'))
+        && (RESERVED_NAME.len()..=RESERVED_NAME_ESCAPED_MAX).contains(&written.len());
+    if !may_be {
+        return false;
+    }
+
+    let quoted = [b"\"", written, b"\""].concat();
+    serde_json::from_slice::<String>(&quoted).is_ok_and(|name| is_reserved_name(&name))
+}
+
+/// Whether a string that ends before `at` is the name of a member.
+fn is_name(text: &[u8], at: usize) -> bool {
+    let rest = text.get(at..).unwrap_or_default();
+    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
 
 /// Where the closing quote is of a string that begins at `from`, or the end of the text.

@@ -133,3 +133,45 @@ proptest! {
         prop_assert!(count_values(&bytes) <= bytes.len() + 1);
     }
 }
+
+/// A text within a text, as often as asked, each with so many arrays around it.
+fn nested_texts(levels: usize, arrays: usize) -> String {
+    let mut text = "1".to_owned();
+    for _ in 0..levels {
+        let quoted = text.replace('\\', "\\u005c").replace('"', "\\u0022");
+        let (open, close) = ("[".repeat(arrays), "]".repeat(arrays));
+        text = format!("{open}{{\"$serde_json::private::RawValue\":\"{quoted}\"}}{close}");
+    }
+    text
+}
+
+#[test]
+fn a_text_within_a_text_is_not_parsed() {
+    // What the library does with it: four values, where a reader counts two.
+    let text = r#"{"$serde_json::private::RawValue":"[1,2,3]"}"#;
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), json!([1, 2, 3]));
+
+    let escaped = r#"{ "\u0024serde_json::private::Raw\u0056alue"  :"[1,2,3]"}"#;
+    let later = r#"{"a":1,"$serde_json::private::RawValue":"2"}"#;
+    // It is as deep as this: 60 times 126.
+    let deep = nested_texts(60, 126);
+    for text in [text, escaped, later, &deep] {
+        let large = Limits::of_bytes(1 << 20);
+        let read = from_str::<Value>(text, &large);
+        assert!(matches!(read, Err(Error::OverLimit(OverLimit::ReservedName))), "{read:?}");
+        let read = from_trusted::<Value>(text).map_err(|error| error.to_string());
+        assert_eq!(read, Err(OverLimit::ReservedName.to_string()));
+    }
+
+    for text in [r#"["$serde_json::private::RawValue"]"#, r#"{"$serde_json::private::Raw":"1"}"#] {
+        assert!(from_str::<Value>(text, &Limits::of_bytes(100)).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn plain_values_are_those_of_the_library_but_for_its_name() {
+    let value = json!({"a": [1, -2, 1.5, null, true, "x"], "b": {"c": {}}});
+    assert_eq!(PlainValue::deserialize(&value).unwrap(), PlainValue(value));
+    let reserved = json!({"a": {"b": 1, "$serde_json::private::RawValue": "1"}});
+    assert!(PlainValue::deserialize(&reserved).is_err());
+}

@@ -4,7 +4,7 @@
 //! what is known is unconfirmed until its bridge announces it again. A server whose bridge does not
 //! is away: it stays in the index, so that its tools keep their names and their places.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +18,9 @@ use crate::resolve::find_exact_server;
 
 /// Most servers that are known; a bridge that announces more is not believed.
 const SERVERS_MAX: usize = 1_000;
+/// Most memory that the summaries of all servers may take together, in bytes, about: some hundred
+/// thousand tools. A bridge that announces more is not believed either.
+const SUMMARIES_BYTES_MAX: usize = 64 << 20;
 /// Why a server cannot be reached whose bridge is away.
 const BRIDGE_AWAY: &str = "its bridge has not been heard of since the broker was away";
 
@@ -35,7 +38,7 @@ pub(crate) struct Index {
 #[derive(Default)]
 struct KnownServers {
     servers: Servers,
-    /// By name in lower case.
+    /// By their names, as [`key_of`] has them.
     announced: HashMap<String, Announced>,
     /// Grows with everything that changes.
     revision: u64,
@@ -49,6 +52,8 @@ struct Announced {
     revision: u64,
     generation: u64,
     is_away: bool,
+    /// What its summary takes in memory.
+    bytes: usize,
 }
 
 /// A server as who follows the index needs it.
@@ -129,7 +134,7 @@ impl Index {
         let known = self.known.lock();
         let server = |summary: &McpServerSummary| {
             let name = summary.server_name.clone();
-            let announced = known.announced.get(&name.to_ascii_lowercase());
+            let announced = known.announced.get(&key_of(&name));
             IndexedServer {
                 name,
                 announced: announced.map_or(0, |announced| announced.revision),
@@ -143,7 +148,7 @@ impl Index {
     /// Whether the bridge of this server is known to be away.
     pub(crate) fn is_away(&self, server: &str) -> bool {
         let known = self.known.lock();
-        known.announced.get(&server.to_ascii_lowercase()).is_some_and(|known| known.is_away)
+        known.announced.get(&key_of(server)).is_some_and(|known| known.is_away)
     }
 
     /// How much has changed in all.
@@ -178,33 +183,58 @@ impl Index {
 impl KnownServers {
     fn take_in(&mut self, announcement: McpServersIndexed) {
         let servers = Arc::make_mut(&mut self.servers);
-        for removed in &announcement.removed_servers {
-            servers.retain(|server| !server.server_name.eq_ignore_ascii_case(removed));
-            self.announced.remove(&removed.to_ascii_lowercase());
+        if !announcement.removed_servers.is_empty() {
+            let removed = announcement.removed_servers.iter().map(|name| key_of(name));
+            let removed: HashSet<String> = removed.collect();
+            servers.retain(|server| !removed.contains(&key_of(&server.server_name)));
+            self.announced.retain(|key, _| !removed.contains(key));
         }
 
-        for summary in announcement.servers {
-            let name = &summary.server_name;
-            let key = name.to_ascii_lowercase();
-            match servers.iter().position(|other| other.server_name.eq_ignore_ascii_case(name)) {
+        let places = servers.iter().enumerate();
+        let mut places: HashMap<String, usize> =
+            places.map(|(at, server)| (key_of(&server.server_name), at)).collect();
+        let mut bytes_in_all: usize = self.announced.values().map(|known| known.bytes).sum();
+        let mut ignored = 0;
+        for mut summary in announcement.servers {
+            let key = key_of(&summary.server_name);
+            let place = places.get(&key).copied();
+            if let Some(at) = place.filter(|_| summary.connecting) {
                 // What it listed before is not gone, but for now it cannot be reached.
-                Some(at) if summary.connecting => {
-                    let known = &mut servers[at];
-                    (known.connecting, known.unavailable) = (true, summary.unavailable);
-                    known.request_topic = summary.request_topic;
-                }
+                summary = McpServerSummary {
+                    connecting: true,
+                    unavailable: summary.unavailable,
+                    request_topic: summary.request_topic,
+                    ..servers[at].clone()
+                };
+            }
+
+            let bytes = bytes_of(&summary);
+            let bytes_of_others =
+                bytes_in_all - self.announced.get(&key).map_or(0, |known| known.bytes);
+            let has_place = place.is_some() || servers.len() < SERVERS_MAX;
+            if !has_place || bytes_of_others + bytes > SUMMARIES_BYTES_MAX {
+                ignored += 1;
+                continue;
+            }
+
+            match place {
                 Some(at) => servers[at] = summary,
-                None if servers.len() < SERVERS_MAX => servers.push(summary),
                 None => {
-                    tracing::warn!(
-                        server = name,
-                        "ignored an announced server: there are too many"
-                    );
-                    continue;
+                    places.insert(key.clone(), servers.len());
+                    servers.push(summary);
                 }
             }
+            bytes_in_all = bytes_of_others + bytes;
             let (revision, generation) = (self.revision, self.generation);
-            self.announced.insert(key, Announced { revision, generation, is_away: false });
+            self.announced.insert(key, Announced { revision, generation, is_away: false, bytes });
+        }
+
+        if ignored > 0 {
+            tracing::warn!(
+                bridge = announcement.bridge.as_deref(),
+                ignored,
+                "ignored announced servers: there are too many, or they list too much"
+            );
         }
     }
 
@@ -227,12 +257,41 @@ impl KnownServers {
 
         self.revision += 1;
         for server in Arc::make_mut(&mut self.servers) {
-            if lost.contains(&server.server_name.to_ascii_lowercase()) {
+            if lost.contains(&key_of(&server.server_name)) {
                 server.unavailable.get_or_insert_with(|| BRIDGE_AWAY.to_owned());
             }
         }
         true
     }
+}
+
+/// What a server is known by: names are alike without regard to case.
+fn key_of(name: &str) -> String {
+    name.to_ascii_lowercase()
+}
+
+/// What a summary takes in memory, about: its texts, and a place for each.
+fn bytes_of(summary: &McpServerSummary) -> usize {
+    let texts = [
+        &summary.display_name,
+        &summary.summary,
+        &summary.unavailable,
+        &summary.server_id,
+        &summary.fingerprint,
+        &summary.version,
+        &summary.identity_hash,
+    ];
+    let lists = [&summary.prompt_names, &summary.read_only_tools, &summary.idempotent_tools];
+    let digests = summary.tool_fingerprints.iter().flatten();
+    let digests = digests.flat_map(|(tool, digest)| [tool, digest]);
+    let timeouts = summary.timeouts.iter().flat_map(|timeouts| timeouts.tools_ms.keys());
+    let features = summary.features.iter().flatten().map(|feature| feature.as_str());
+
+    let texts = texts.into_iter().flatten().chain([&summary.server_name]);
+    let texts = texts.chain(&summary.tool_names).chain(lists.into_iter().flatten().flatten());
+    let texts = texts.chain(digests).chain(timeouts).map(String::as_str).chain(features);
+    let bytes = texts.map(|text| size_of::<String>() + text.len());
+    size_of::<McpServerSummary>() + bytes.sum::<usize>()
 }
 
 #[cfg(test)]

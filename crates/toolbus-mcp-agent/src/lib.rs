@@ -11,6 +11,8 @@ mod definition;
 mod direct;
 pub mod direct_name;
 mod directory;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod index;
 mod manage;
 pub mod nearest;

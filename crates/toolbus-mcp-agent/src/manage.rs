@@ -17,6 +17,10 @@ use toolbus_wire::{ErrorCode, Message, header, json, queue, topic};
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most pages of the details of one server: four times what the bridge keeps of one at most.
 const DETAILS_PAGES_MAX: usize = 64;
+/// Most tools on all pages together: four times as well.
+const DETAILS_TOOLS_MAX: usize = 40_000;
+/// Most bytes of all pages together, likewise.
+const DETAILS_BYTES_MAX: usize = 64 << 20;
 /// What a JSON text within details may have, such as a schema.
 pub(crate) const DETAILS_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX);
 
@@ -30,6 +34,17 @@ pub(crate) async fn ask<Q: Message, A: Message>(
     permit: Option<&Permit>,
     timed_out: impl FnOnce() -> String,
 ) -> Result<A, CallError> {
+    ask_counted(requester, question, context, permit, timed_out).await.map(|(answer, _)| answer)
+}
+
+/// The same, and how many bytes the answer has.
+async fn ask_counted<Q: Message, A: Message>(
+    requester: &Requester,
+    question: &Q,
+    context: CallContext,
+    permit: Option<&Permit>,
+    timed_out: impl FnOnce() -> String,
+) -> Result<(A, usize), CallError> {
     let envelope = Envelope::of(question, requester.agent().as_str());
     let envelope = envelope.with_header(header::EXACT, "1");
     let request = requester::Request {
@@ -54,12 +69,39 @@ pub(crate) async fn ask<Q: Message, A: Message>(
         error => toolbus_tools::bus::error_of("mcp.manage", error),
     })?;
 
-    json::read(&reply.body).map_err(|error| {
+    let answer = json::read(&reply.body).map_err(|error| {
         CallError::new(
             ErrorCode::OutcomeUnknown,
             format!("the reply of {} cannot be read: {error}", reply.source),
         )
-    })
+    })?;
+    Ok((answer, reply.body.len()))
+}
+
+/// The details of one server, as far as their pages have come.
+struct DetailsPages {
+    details: McpGetServiceDetailsResponse,
+    bytes: usize,
+}
+
+impl DetailsPages {
+    /// Adds a page of so many bytes.
+    ///
+    /// # Errors
+    /// The limit that they exceed with it.
+    fn add(&mut self, page: McpGetServiceDetailsResponse, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > DETAILS_BYTES_MAX {
+            return Err(format!("{DETAILS_BYTES_MAX} bytes"));
+        }
+        if self.details.tools.len() + page.tools.len() > DETAILS_TOOLS_MAX {
+            return Err(format!("{DETAILS_TOOLS_MAX} tools"));
+        }
+
+        self.details.tools.extend(page.tools);
+        self.details.tools_next = page.tools_next;
+        Ok(())
+    }
 }
 
 /// Asks the bridge all about a server, page by page: one message may have no room for all its
@@ -74,26 +116,28 @@ pub(crate) async fn ask_details(
     let ask_page = async |from: u32| {
         let server_name = server.to_owned();
         let question = McpGetServiceDetailsRequest { server_name, tools_from: Some(from) };
-        let page = ask(requester, &question, context.clone(), None, &timed_out).await?;
-        Ok::<McpGetServiceDetailsResponse, CallError>(page)
+        let page = ask_counted(requester, &question, context.clone(), None, &timed_out).await?;
+        Ok::<(McpGetServiceDetailsResponse, usize), CallError>(page)
+    };
+    let too_long = |limit: String| {
+        let text = format!("the details of MCP server '{server}' have more than {limit}");
+        CallError::execution_failed(text)
     };
 
-    let mut details = ask_page(0).await?;
+    let (details, bytes) = ask_page(0).await?;
+    let mut pages = DetailsPages { details, bytes };
     for _ in 1..DETAILS_PAGES_MAX {
-        let Some(next) = details.tools_next.take() else { return Ok(details) };
-        let page = ask_page(next).await?;
+        let Some(next) = pages.details.tools_next.take() else { return Ok(pages.details) };
+        let (page, bytes) = ask_page(next).await?;
         if page.error.is_some() {
             return Ok(page);
         }
-        details.tools.extend(page.tools);
-        details.tools_next = page.tools_next;
+        pages.add(page, bytes).map_err(too_long)?;
     }
 
-    match details.tools_next {
-        None => Ok(details),
-        Some(_) => Err(CallError::execution_failed(format!(
-            "the details of MCP server '{server}' have more than {DETAILS_PAGES_MAX} pages"
-        ))),
+    match pages.details.tools_next {
+        None => Ok(pages.details),
+        Some(_) => Err(too_long(format!("{DETAILS_PAGES_MAX} pages"))),
     }
 }
 
@@ -116,3 +160,6 @@ pub(crate) fn check_answer(response: &impl McpResponse) -> Result<(), CallError>
         None => error,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,7 @@
 //! says what is wrong with it.
 
 use serde_json::{Map, Value};
-use toolbus_json::Limits;
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
+use toolbus_tools::call::ARGUMENTS_LIMITS;
 use toolbus_tools::id::{SERVER_PROVIDER_PREFIX, ToolId};
 use toolbus_tools::subject::{DefinitionDigest, Subject};
 use toolbus_tools::tool::{Annotations, Risk};
@@ -21,9 +20,6 @@ use crate::tools::SOURCE;
 pub const EXACT: &str = "exact";
 /// How often a call is taken out of a call that it was wrapped into.
 const UNWRAPPED_MAX: usize = 3;
-/// What arguments may have that come as text within others.
-pub(crate) const ARGUMENTS_LIMITS: Limits =
-    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// Makes the names in the arguments of `mcp_invoke_tool` exact, and answers what the call is about;
 /// nothing where they name no tool.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::requester::Requester;
-use toolbus_tools::call::{CallError, Invocation, Output};
+use toolbus_tools::call::{ARGUMENTS_LIMITS, CallError, Invocation, Output};
 use toolbus_tools::id::ToolId;
 use toolbus_tools::registry::Offer;
 use toolbus_tools::{Executor, Guide, Tool, View};
@@ -18,7 +18,7 @@ use toolbus_wire::message::mcp::{
 use crate::index::Index;
 use crate::manage::{self, DETAILS_LIMITS, ask, ask_details};
 use crate::proxy::InvokeTool;
-use crate::resolve::{ARGUMENTS_LIMITS, find_server, provider_of};
+use crate::resolve::{find_server, provider_of};
 use crate::seen::{seen_summary, sees_read};
 
 pub(crate) const SOURCE: &str = "mcp:management";

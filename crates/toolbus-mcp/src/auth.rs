@@ -30,6 +30,8 @@ use crate::server_name::ServerName;
 mod callback;
 mod discovery;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub mod login;
 mod refusal;
 mod requests;

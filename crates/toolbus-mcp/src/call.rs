@@ -6,17 +6,11 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress};
-use toolbus_json::Limits;
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::{ErrorCode, Execution};
 
 use crate::trust::PinnedItem;
-
-/// What arguments may have that come as text.
-pub(crate) const ARGUMENTS_LIMITS: Limits =
-    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// How the names of a call are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -80,11 +80,11 @@ impl CallResult {
     /// Reads the result that a server wrote. `None` when it is none of a tool.
     pub(crate) fn read(result: &RawJson) -> Option<Self> {
         // Nothing is built of a result but its parts, as texts.
-        let members: ResultMembers<'_> = toolbus_json::from_trusted(result.text()).ok()?;
+        let members: ResultMembers<'_> = toolbus_json::from_checked(result.text()).ok()?;
         let mut blocks = KeptBlocks::new();
         match members.content {
             Some(content) => {
-                toolbus_json::trusted_parser(content.get()).deserialize_seq(&mut blocks).ok()?;
+                toolbus_json::checked_parser(content.get()).deserialize_seq(&mut blocks).ok()?;
             }
             // An empty result is one that says nothing.
             None if members.structured_content.is_none() && result.members()?.is_empty() => {}
@@ -176,7 +176,7 @@ fn read_bytes(block: &RawValue) -> usize {
 /// A block as the bus has it. One of a kind that is newer than this is shown as it came.
 fn read_block(block: &RawValue) -> ContentBlock {
     let as_it_came = || text_block(block.get().to_owned());
-    let Ok(members) = toolbus_json::from_trusted::<BlockMembers<'_>>(block.get()) else {
+    let Ok(members) = toolbus_json::from_checked::<BlockMembers<'_>>(block.get()) else {
         return as_it_came();
     };
     let BlockMembers { kind, text, data, mime_type, uri, name, title, resource } = members;

@@ -16,6 +16,8 @@ mod connection;
 pub mod doctor;
 mod eraser;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http;
 mod lookup;
 mod method;

@@ -18,6 +18,8 @@ pub(crate) mod child_environment;
 pub(crate) mod environment_file;
 #[cfg(test)]
 pub(crate) mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod http_post;
 pub(crate) mod intercept;
 pub(crate) mod older_sse;

@@ -5,6 +5,7 @@
 //! very value that was looked through.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -15,12 +16,13 @@ use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::trust::definition::Definition;
 use crate::trust::hidden::{self, HiddenCounts};
 
-/// What a definition may have.
-const DEFINITION_LIMITS: Limits = Limits::of_bytes(CATALOGUE_BYTES_MAX);
+/// What a definition may have. One that is larger than the catalogue is counted there.
+const DEFINITION_LIMITS: Limits = Limits::of_bytes(2 * CATALOGUE_BYTES_MAX);
 
 /// One definition.
 pub(crate) struct WrittenDefinition<'a> {
-    written: Vec<(Cow<'a, str>, &'a RawValue)>,
+    /// The members as they were written; `None` of a name that stands twice.
+    written: HashMap<Cow<'a, str>, Option<&'a RawValue>>,
     members: Map<String, Value>,
 }
 
@@ -31,7 +33,12 @@ impl<'a> WrittenDefinition<'a> {
             toolbus_json::from_str(text.text(), &DEFINITION_LIMITS).ok()?;
         // As if it were not there, as readers of every kind have it.
         members.retain(|_, value| !value.is_null());
-        Some(Self { written: text.members()?, members })
+
+        let mut written = HashMap::new();
+        for (name, value) in text.members()? {
+            written.entry(name).and_modify(|only| *only = None).or_insert(Some(value));
+        }
+        Some(Self { written, members })
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
@@ -67,9 +74,8 @@ impl<'a> WrittenDefinition<'a> {
     /// A member as it was written, if that means what was looked through.
     pub(crate) fn written(&self, name: &str) -> Option<RawJson> {
         let value = self.members.get(name)?;
-        let mut written = self.written.iter().filter(|(member, _)| member == name);
-        let only = written.next().filter(|_| written.next().is_none());
-        let only = only.map(|(_, text)| RawJson::from((*text).to_owned()));
+        let only = self.written.get(name).copied().flatten();
+        let only = only.map(|text| RawJson::from(text.to_owned()));
         Some(only.filter(|text| text.means(value)).unwrap_or_else(|| RawJson::of(value)))
     }
 
@@ -86,3 +92,6 @@ impl<'a> WrittenDefinition<'a> {
         Definition::new(self.members)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! It works as RockBot's `ContentChunker` does (`rockbot.md` §4.2): first at headings of the levels
 //! 1 to 3, then at blank lines, then wherever the length is reached. Lengths are in UTF-16 code
 //! units, as they are there; a character is never split. Line ends of Windows are read as `\n`.
+//! Only headings are bounded here, which RockBot's are not.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,6 +11,8 @@ use std::ops::Range;
 use memchr::memchr;
 use memchr::memmem::Finder;
 
+/// Longest line that is a heading, in bytes; each chunk below has it. A longer one is text.
+pub(crate) const HEADING_BYTES_MAX: usize = 1 << 10;
 /// What stands between paragraphs.
 const BLANK_LINE: &str = "\n\n";
 
@@ -208,7 +211,9 @@ fn find_heading(text: &str) -> Option<Range<usize>> {
         let rest = &text[start..];
         let end = memchr(b'\n', rest.as_bytes());
         let line = &rest[..end.unwrap_or(rest.len())];
-        if ["# ", "## ", "### "].iter().any(|heading| line.starts_with(heading)) {
+        let is_heading = line.len() <= HEADING_BYTES_MAX
+            && ["# ", "## ", "### "].iter().any(|mark| line.starts_with(mark));
+        if is_heading {
             return Some(start..start + line.len());
         }
         start += end? + 1;

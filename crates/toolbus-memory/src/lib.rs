@@ -14,6 +14,8 @@ mod chunker;
 mod config;
 mod error;
 mod fit;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod items;
 mod long_term;
 mod long_term_tools;

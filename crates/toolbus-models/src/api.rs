@@ -10,6 +10,8 @@ mod anthropic;
 mod arguments;
 mod chat;
 mod client;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod key;
 mod model_list;
 mod refusal;

@@ -9,6 +9,8 @@
 //! The order of the tools is that of the toolbox, and what a search finds comes behind, so that a
 //! list keeps its place in prompt caches.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod keywords;
 mod loose;
 mod mcp;

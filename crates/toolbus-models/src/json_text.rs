@@ -4,12 +4,15 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use toolbus_json::{Error, Limits};
+use toolbus_tools::call::ARGUMENTS_DEPTH_MAX;
 
 /// Largest answer, in bytes of its stream.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// What a model or its API writes: an event of an answer, a call in its text, or the arguments of a
-/// call, whose pieces may be all of the answer.
-pub(crate) const ANSWER_LIMITS: Limits = Limits::of_bytes(ANSWER_BYTES_MAX);
+/// call, whose pieces may be all of the answer. It is not deeper than arguments may be, for it is put
+/// into messages.
+pub(crate) const ANSWER_LIMITS: Limits =
+    Limits::of_bytes(ANSWER_BYTES_MAX).with_depth(ARGUMENTS_DEPTH_MAX);
 
 /// Reads a text as JSON. Half of a surrogate pair, which some APIs and models write and no text
 /// here can hold, becomes a replacement character.

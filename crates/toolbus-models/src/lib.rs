@@ -17,6 +17,8 @@ pub mod dialect;
 pub mod doctor;
 pub mod error;
 pub mod fallback;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod json_text;
 pub mod message;
 #[cfg(feature = "http")]

@@ -23,6 +23,8 @@ use crate::model::{Model, ModelEvent, OnEvent};
 use crate::request::{ModelRequest, ToolList};
 
 mod blocks;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 
 use blocks::{BLOCK_BYTES_MAX, BlockParser, FENCE, LABEL, Piece};
 
@@ -41,6 +43,16 @@ pub struct TextCallModel {
 /// Names the calls of one answer, which go on from those of the session.
 struct CallNumbers(usize);
 
+/// Tells an answer while it comes, with its blocks as calls.
+struct Teller<'a> {
+    parser: BlockParser,
+    pieces: Vec<Piece>,
+    tools: &'a LoweredTools,
+    numbers: CallNumbers,
+    /// Calls that may still be told. An answer with more of them is refused once it is whole.
+    calls_left: usize,
+}
+
 impl TextCallModel {
     /// This model, which is not told of tools by its API.
     #[must_use]
@@ -55,39 +67,27 @@ impl TextCallModel {
     ) -> Result<Completion, ModelError> {
         let tools = request.tools.lowered(DIALECT);
         let inner_request = as_text(request, tools);
-        let first = CallNumbers::after(request);
+        let mut first = CallNumbers::after(request);
 
-        let mut parser = BlockParser::default();
-        let mut numbers = first.again();
-        let mut pieces = Vec::new();
-        let mut pass_on = |event: ModelEvent| {
-            let other = match event {
-                ModelEvent::Text { delta } => {
-                    parser.feed(&delta, &mut pieces);
-                    None
-                }
-                // Text behind it is another part of the answer, as it is in the message.
-                other => {
-                    std::mem::take(&mut parser).end(&mut pieces);
-                    Some(other)
-                }
-            };
-            let told = pieces.drain(..).map(|piece| event_of(piece, tools, &mut numbers));
-            told.chain(other).for_each(&mut *on_event);
+        let mut teller = Teller::new(tools, first.again());
+        let mut pass_on = |event: ModelEvent| match event {
+            ModelEvent::Text { delta } => teller.feed(&delta, &mut *on_event),
+            // Text behind it is another part of the answer, as it is in the message.
+            other => {
+                teller.end(true, &mut *on_event);
+                on_event(other);
+            }
         };
         let result = self.inner.complete(&inner_request, &mut pass_on).await;
 
         // What was held back at the end. A block that broke off is no call.
-        parser.end(&mut pieces);
-        pieces.retain(|piece| result.is_ok() || matches!(piece, Piece::Text(_)));
-        for piece in pieces {
-            on_event(event_of(piece, tools, &mut numbers));
-        }
+        teller.end(result.is_ok(), on_event);
 
         match result {
-            Ok(completion) => Ok(read_calls(completion, tools, first)?),
+            Ok(completion) => Ok(read_calls(completion, tools, &mut first)?),
             Err(ModelError { kind, partial }) => {
-                let partial = partial.and_then(|partial| read_calls(*partial, tools, first).ok());
+                let partial =
+                    partial.and_then(|partial| read_calls(*partial, tools, &mut first).ok());
                 let partial = partial.map(|mut partial| {
                     partial.message.parts.retain(|part| !is_cut(part));
                     Box::new(partial)
@@ -132,12 +132,44 @@ impl CallNumbers {
     }
 }
 
-fn event_of(piece: Piece, tools: &LoweredTools, numbers: &mut CallNumbers) -> ModelEvent {
-    match piece {
-        Piece::Text(delta) => ModelEvent::Text { delta },
-        Piece::Block { text, is_closed } => {
-            let call = read_call(&text, is_closed, tools, numbers);
-            ModelEvent::CallBegun { id: call.id, name: call.name }
+impl<'a> Teller<'a> {
+    fn new(tools: &'a LoweredTools, numbers: CallNumbers) -> Self {
+        Self {
+            parser: BlockParser::default(),
+            pieces: Vec::new(),
+            tools,
+            numbers,
+            calls_left: CALLS_MAX,
+        }
+    }
+
+    /// Takes more of a text.
+    fn feed(&mut self, delta: &str, on_event: OnEvent<'_>) {
+        // Line by line: of a long text, no more blocks are kept than one line ends.
+        for line in delta.split_inclusive('\n') {
+            self.parser.feed(line, &mut self.pieces);
+            self.tell(&mut *on_event);
+        }
+    }
+
+    /// The text has ended. A block that is open then is told only where it `may_be_call`.
+    fn end(&mut self, may_be_call: bool, on_event: OnEvent<'_>) {
+        std::mem::take(&mut self.parser).end(&mut self.pieces);
+        self.pieces.retain(|piece| may_be_call || matches!(piece, Piece::Text(_)));
+        self.tell(on_event);
+    }
+
+    fn tell(&mut self, on_event: OnEvent<'_>) {
+        for piece in self.pieces.drain(..) {
+            match piece {
+                Piece::Text(delta) => on_event(ModelEvent::Text { delta }),
+                Piece::Block { text, is_closed } if self.calls_left > 0 => {
+                    self.calls_left -= 1;
+                    let call = read_call(&text, is_closed, self.tools, &mut self.numbers);
+                    on_event(ModelEvent::CallBegun { id: call.id, name: call.name });
+                }
+                Piece::Block { .. } => {}
+            }
         }
     }
 }
@@ -146,26 +178,36 @@ fn event_of(piece: Piece, tools: &LoweredTools, numbers: &mut CallNumbers) -> Mo
 fn read_calls(
     completion: Completion,
     tools: &LoweredTools,
-    mut numbers: CallNumbers,
+    numbers: &mut CallNumbers,
 ) -> Result<Completion, ErrorKind> {
+    let too_many = || ErrorKind::TooLarge { limit: format!("more than {CALLS_MAX} calls") };
     let mut parts = Vec::new();
+    let mut pieces = Vec::new();
+    let mut blocks = 0;
     for part in completion.message.parts {
         let AssistantPart::Text { text } = part else {
             parts.push(part);
             continue;
         };
-        let mut pieces = Vec::new();
+
         let mut parser = BlockParser::default();
-        parser.feed(&text, &mut pieces);
-        parser.end(&mut pieces);
-        for piece in pieces {
-            match (piece, parts.last_mut()) {
-                (Piece::Text(more), Some(AssistantPart::Text { text })) => text.push_str(&more),
-                (Piece::Text(text), _) => parts.push(AssistantPart::Text { text }),
-                (Piece::Block { text, is_closed }, _) => {
-                    let is_whole = is_closed || completion.stop == StopReason::End;
-                    let call = read_call(&text, is_whole, tools, &mut numbers);
-                    parts.push(AssistantPart::Call(call));
+        // Line by line, to stop at the first block that is one too many.
+        for line in text.split_inclusive('\n').map(Some).chain([None]) {
+            match line {
+                Some(line) => parser.feed(line, &mut pieces),
+                None => std::mem::take(&mut parser).end(&mut pieces),
+            }
+            for piece in pieces.drain(..) {
+                match (piece, parts.last_mut()) {
+                    (Piece::Text(more), Some(AssistantPart::Text { text })) => text.push_str(&more),
+                    (Piece::Text(text), _) => parts.push(AssistantPart::Text { text }),
+                    (Piece::Block { .. }, _) if blocks == CALLS_MAX => return Err(too_many()),
+                    (Piece::Block { text, is_closed }, _) => {
+                        blocks += 1;
+                        let is_whole = is_closed || completion.stop == StopReason::End;
+                        let call = read_call(&text, is_whole, tools, numbers);
+                        parts.push(AssistantPart::Call(call));
+                    }
                 }
             }
         }
@@ -174,7 +216,7 @@ fn read_calls(
     let message = AssistantMessage { parts };
     let calls = message.calls().count();
     if calls > CALLS_MAX {
-        return Err(ErrorKind::TooLarge { limit: format!("more than {CALLS_MAX} calls") });
+        return Err(too_many());
     }
     let stop = match completion.stop {
         StopReason::End | StopReason::Other if calls > 0 => StopReason::ToolCalls,

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use toolbus_json::Limits;
 
@@ -34,6 +34,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PROTOCOL: &str = "v4.channel.k8s.io";
 /// Most bytes of standard input in one message.
 const PIECE_BYTES: usize = 32 << 10;
+/// Most bytes of one message that comes in. One of output has some ten kibibytes.
+const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// How an API server says that the streams have ended: a few members, one of them a message.
 const STATUS_LIMITS: Limits = Limits::of_bytes(1 << 20).with_values(1_000);
 
@@ -104,7 +106,14 @@ async fn open_socket(
         kube::Error::UpgradeConnection(UpgradeConnectionError::GetPendingUpgrade(error))
     })?;
 
-    Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await)
+    let config = Some(socket_config());
+    Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, config).await)
+}
+
+fn socket_config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
 }
 
 /// Checks that a response switches to our protocol.
@@ -185,3 +194,22 @@ fn status_text(status: &[u8]) -> String {
         message => message.to_owned(),
     }
 }
+
+/// Reads frames of a container out of messages until the connection ends.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz<'a>(messages: impl Iterator<Item = &'a [u8]>) {
+    use futures_util::FutureExt as _;
+
+    let message = |bytes: &[u8]| Ok(Message::Binary(Bytes::copy_from_slice(bytes)));
+    let messages: Vec<Result<Message, SocketError>> = messages.map(message).collect();
+    let mut output = ContainerOutput(Box::pin(futures_util::stream::iter(messages)));
+    loop {
+        let frame = output.next().now_or_never().expect("all messages are there");
+        if let ContainerFrame::Closed(_) = frame {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

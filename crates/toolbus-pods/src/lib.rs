@@ -19,6 +19,8 @@ pub mod doctor;
 mod errors;
 #[cfg(test)]
 mod fake_cluster;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod leases;
 pub mod metrics;
 mod namespace;

@@ -14,6 +14,8 @@ mod book;
 mod budget;
 mod conditions;
 mod coverage;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod glob;
 mod limit;
 mod live;

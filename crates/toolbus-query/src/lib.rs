@@ -32,6 +32,8 @@ mod answer;
 mod engine;
 mod error;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod protocol;
 pub mod question;
 mod worker;

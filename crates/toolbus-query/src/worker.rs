@@ -13,16 +13,16 @@ use crate::Question;
 use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
 
 mod bounded;
-mod grep;
-mod grep_files;
+pub(crate) mod grep;
+pub(crate) mod grep_files;
 mod head;
-mod jq;
-mod json;
+pub(crate) mod jq;
+pub(crate) mod json;
 mod limits;
 mod seccomp;
 mod slice;
 mod source;
-mod sql;
+pub(crate) mod sql;
 mod text;
 mod value_stream;
 
@@ -69,6 +69,15 @@ pub fn run_worker() -> ! {
         let _ = thread.join();
     }
     exit(PANICKED)
+}
+
+/// Runs a target of a fuzzer with the stack that a worker has.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn run_with_stack(target: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        thread.spawn_scoped(scope, target).map(drop).expect("a thread");
+    });
 }
 
 fn answer() {

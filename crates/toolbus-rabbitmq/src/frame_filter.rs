@@ -10,6 +10,8 @@
 //! all the same: they are left out, and the message is [marked](OVERSIZED). Nothing else is
 //! changed.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod greeting;
 mod repair;
 

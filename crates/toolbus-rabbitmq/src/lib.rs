@@ -33,6 +33,8 @@ pub mod doctor;
 mod error;
 mod frame;
 mod frame_filter;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod join;
 mod link;
 pub mod metrics;

@@ -27,6 +27,8 @@
 mod config;
 mod cron;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod ledger;
 pub mod metrics;
 mod occurrence;

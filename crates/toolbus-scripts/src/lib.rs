@@ -10,6 +10,8 @@ mod client;
 pub mod conformance;
 pub mod fair_runner;
 pub mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod metrics;
 pub mod packages;
 mod response;

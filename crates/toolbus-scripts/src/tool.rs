@@ -7,9 +7,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::requester::{self, Requester};
-use toolbus_json::Limits;
 use toolbus_tools::artifact::reference_text;
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX, CallError, Invocation, Output};
+use toolbus_tools::call::{ARGUMENTS_LIMITS, CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Guides, Tool};
 use toolbus_wire::ErrorCode;
@@ -28,8 +27,6 @@ pub const TIMEOUT_SECONDS_DEFAULT: u64 = 30;
 pub const WAIT_BESIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much longer still when packages have to be installed first.
 pub const PACKAGES_TIMEOUT: Duration = Duration::from_secs(120);
-/// A list that a model wrote as a text: an argument, which has no more than all of them may.
-const LIST_LIMITS: Limits = Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// Registers the tool, and the guide that goes with it. Both tell models of `allowance`.
 ///
@@ -271,7 +268,7 @@ fn coerce_arguments(arguments: &mut Map<String, Value>, allowance: ScriptAllowan
 fn coerce_text_list(value: &mut Value) {
     let Value::String(text) = value else { return };
     let text = text.trim();
-    *value = match toolbus_json::from_str::<Value>(text, &LIST_LIMITS) {
+    *value = match toolbus_json::from_str::<Value>(text, &ARGUMENTS_LIMITS) {
         Ok(list @ Value::Array(_)) => list,
         _ if text.is_empty() => json!([]),
         _ => json!([text]),

@@ -4,15 +4,15 @@
 //! (`text`, `docx`), writes (`write`) or searches (`walk`, `search`). What fails is told in a text
 //! that begins with `Error` and names the action, as an error of the tool.
 
-mod docx;
+pub(crate) mod docx;
 mod error;
 mod open;
-mod search;
+pub(crate) mod search;
 mod settings;
-mod text;
+pub(crate) mod text;
 mod walk;
 mod workspace;
-mod write;
+pub(crate) mod write;
 
 use std::env;
 use std::io;

@@ -12,15 +12,15 @@
 
 mod api;
 mod calendar;
-mod compose;
+pub(crate) mod compose;
 mod endpoints;
 mod gmail;
 mod login;
-mod mime;
+pub(crate) mod mime;
 mod oauth;
 mod product;
 mod text;
-mod times;
+pub(crate) mod times;
 mod tokens;
 
 use std::fmt;

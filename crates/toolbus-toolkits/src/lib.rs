@@ -25,6 +25,8 @@ pub mod anthropic_usage;
 mod arguments;
 mod credential;
 pub mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 #[cfg(feature = "google")]
 pub mod google;
 mod google_settings;

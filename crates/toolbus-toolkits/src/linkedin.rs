@@ -7,7 +7,7 @@
 //! Invariant: no host but LinkedIn's is asked, and what it sends on to is checked like every
 //! address.
 
-mod pages;
+pub(crate) mod pages;
 
 use std::sync::Arc;
 use std::time::Duration;

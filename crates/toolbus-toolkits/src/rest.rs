@@ -13,11 +13,11 @@
 //! credential goes to its endpoint's origin and nowhere else, and stands in no result, error or
 //! log; a request that writes is never sent twice.
 
-mod documents;
+pub(crate) mod documents;
 mod example;
 pub mod openapi;
 mod settings;
-mod template;
+pub(crate) mod template;
 
 use std::sync::Arc;
 use std::time::Duration;

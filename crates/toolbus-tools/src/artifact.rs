@@ -182,36 +182,49 @@ pub fn has_reference(value: &Value) -> bool {
     }
 }
 
-/// The JSON pointers and texts of all references in a value.
+/// The texts of the references in a value, in their order: the first `max` of them.
 #[must_use]
-pub fn find_references(value: &Value) -> Vec<(String, String)> {
+pub fn find_references(value: &Value, max: usize) -> Vec<&str> {
     let mut found = Vec::new();
-    collect(value, &mut String::new(), &mut found);
+    collect_references(value, max, &mut found);
     found
 }
 
-fn collect(value: &Value, pointer: &mut String, found: &mut Vec<(String, String)>) {
+fn collect_references<'a>(value: &'a Value, max: usize, found: &mut Vec<&'a str>) {
+    if found.len() >= max {
+        return;
+    }
     if let Some(text) = reference_text(value) {
-        found.push((pointer.clone(), text.to_owned()));
+        found.push(text);
         return;
     }
 
-    let length = pointer.len();
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_references(item, max, found)),
+        Value::Object(members) => {
+            members.values().for_each(|member| collect_references(member, max, found));
+        }
+        _ => {}
+    }
+}
+
+/// Replaces references in a value. `replacement` is asked for each, in the order of
+/// [`find_references`], and with its text; `None` leaves it as it is. What takes the place of a
+/// reference is not looked through.
+pub fn replace_references(value: &mut Value, replacement: &mut impl FnMut(&str) -> Option<Value>) {
+    if let Some(text) = reference_text(value) {
+        if let Some(replaced) = replacement(text) {
+            *value = replaced;
+        }
+        return;
+    }
+
     match value {
         Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                pointer.push_str(&format!("/{at}"));
-                collect(item, pointer, found);
-                pointer.truncate(length);
-            }
+            items.iter_mut().for_each(|item| replace_references(item, replacement));
         }
         Value::Object(members) => {
-            for (name, member) in members {
-                pointer.push('/');
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                collect(member, pointer, found);
-                pointer.truncate(length);
-            }
+            members.values_mut().for_each(|member| replace_references(member, replacement));
         }
         _ => {}
     }

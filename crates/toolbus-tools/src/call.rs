@@ -68,9 +68,13 @@ pub const CALLER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 pub const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
 /// Most values in arguments: each takes up to a hundred bytes of memory.
 pub const ARGUMENTS_VALUES_MAX: usize = 256 << 10;
-/// The text of arguments.
-const ARGUMENTS_LIMITS: Limits =
-    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
+/// Deepest nesting of arguments. They are put into other values, such as the events of a session,
+/// whose readers take a little more.
+pub const ARGUMENTS_DEPTH_MAX: usize = 100;
+/// What the text of arguments may have.
+pub const ARGUMENTS_LIMITS: Limits = Limits::of_bytes(ARGUMENTS_BYTES_MAX)
+    .with_values(ARGUMENTS_VALUES_MAX)
+    .with_depth(ARGUMENTS_DEPTH_MAX);
 
 /// Arguments, as they come in.
 #[derive(Debug, Clone)]

@@ -8,6 +8,8 @@
 //! Nothing else makes a [`Permit`], and neither a key nor a grant is ever in a log or an error.
 
 mod check;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod header_value;
 mod key;
 mod mac;

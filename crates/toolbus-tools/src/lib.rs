@@ -14,6 +14,8 @@ pub mod call;
 pub mod call_error;
 pub mod canonical;
 pub mod credentials;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod gate;
 pub mod grant;
 pub mod guide;

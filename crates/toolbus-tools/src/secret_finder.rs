@@ -110,7 +110,7 @@ impl SecretFinder {
             let content = if token.contains('\\') {
                 Cow::Owned(unescape(token))
             } else {
-                Cow::Borrowed(&token[1..token.len() - 1])
+                Cow::Borrowed(between_quotes(token))
             };
             if self.in_text.is_match(&*content) {
                 let mut instead = self.in_text.replace_all(&content, &self.erased);
@@ -126,14 +126,18 @@ impl SecretFinder {
         erased.map(|erased| erased + &text[rest..])
     }
 
-    /// The same members under names without secrets. None is lost, though several may come to
-    /// the same name.
+    /// The same members under names without secrets. None is lost: where several come to the same
+    /// name, all but the first are numbered.
     fn rename_members(&self, members: Map<String, Value>) -> Map<String, Value> {
         let mut renamed = Map::new();
+        let mut number = 0;
         for (name, member) in members {
-            let mut name = self.in_text.replace_all(&name, &self.erased);
+            let erased = self.in_text.replace_all(&name, &self.erased);
+            let mut name = erased.clone();
+            // No number is tried twice: there are no more tries in vain than names.
             while renamed.contains_key(&name) {
-                name.push('*');
+                number += 1;
+                name = format!("{erased}-{number}");
             }
             renamed.insert(name, member);
         }
@@ -151,11 +155,17 @@ fn json_quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
+/// What is between the quotes of a text; of one that does not end, all that there is.
+fn between_quotes(token: &str) -> &str {
+    let content = token.strip_prefix('"').unwrap_or(token);
+    content.strip_suffix('"').unwrap_or(content)
+}
+
 /// The text that a JSON text stands for. Half of a surrogate pair, which no text here can hold,
 /// becomes a replacement character: what stands beside it is looked through all the same.
 fn unescape(token: &str) -> String {
     // One text takes no more memory than its token, and each has to be looked through.
-    match toolbus_json::from_trusted::<TextBytes<'_>>(token) {
+    match toolbus_json::from_checked::<TextBytes<'_>>(token) {
         Ok(TextBytes(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(_) => token.to_owned(),
     }

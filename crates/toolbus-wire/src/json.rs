@@ -12,7 +12,7 @@ use std::io;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use toolbus_json::{VALUES_MAX, from_trusted};
+use toolbus_json::{VALUES_MAX, from_checked};
 
 use crate::Message;
 
@@ -108,7 +108,7 @@ pub(crate) fn read_value<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T,
 
     // The syntax of all of it, members that are skipped included. The parser's words quote nothing.
     let whole: &RawValue =
-        from_trusted(body).map_err(|error| Error::NotJson(error.to_string().into()))?;
+        from_checked(body).map_err(|error| Error::NotJson(error.to_string().into()))?;
     let text = whole.get();
 
     if text == "null" {

@@ -17,6 +17,8 @@ pub mod execution;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod header;
 pub mod json;
 pub mod message;

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolbus_json::Limits;
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
+use toolbus_tools::call::ARGUMENTS_LIMITS;
 
 use crate::definition::{SCRIPT_SOURCE, Step, Work};
 use crate::report::{Category, StepFailure};
@@ -12,9 +11,6 @@ use crate::template::Filler;
 
 /// The longest that a script may ask for.
 const SCRIPT_TIMEOUT_MAX: Duration = Duration::from_secs(300);
-/// The result of an earlier step that becomes arguments.
-const INPUT_LIMITS: Limits =
-    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// The call that a step makes.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,7 +87,7 @@ fn script_arguments(
 
 /// Adds the members of an object that is given as text. Those that are there stay.
 fn add_object(arguments: &mut Map<String, Value>, input: &str) -> Result<(), StepFailure> {
-    let Ok(Value::Object(members)) = toolbus_json::from_str(input, &INPUT_LIMITS) else {
+    let Ok(Value::Object(members)) = toolbus_json::from_str(input, &ARGUMENTS_LIMITS) else {
         let text = "the input is not a JSON object, so it cannot be the tool's arguments: put a \
                     template into params instead";
         return Err(StepFailure::new(Category::Data, text));

@@ -4,17 +4,13 @@
 //! What cannot be forgiven stays as it is, for the check to tell of it.
 
 use serde_json::{Map, Value, json};
-use toolbus_json::Limits;
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
+use toolbus_tools::call::ARGUMENTS_LIMITS;
 
 use crate::WispsConfig;
 use crate::measure::measure;
 
 /// Other names of `params`.
 const PARAMS_ALIASES: [&str; 2] = ["input", "arguments"];
-/// JSON as a text in arguments, which has no more than all of them may. The check finds what is too
-/// large for definitions.
-const TEXT_LIMITS: Limits = Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 
 /// Forgives the arguments of a call.
 pub(crate) fn coerce(arguments: &mut Map<String, Value>, config: &WispsConfig) {
@@ -54,7 +50,7 @@ fn unwrap_json(value: &mut Value) {
     if !text.trim_start().starts_with(['[', '{']) {
         return;
     }
-    if let Ok(parsed) = toolbus_json::from_str::<Value>(text, &TEXT_LIMITS) {
+    if let Ok(parsed) = toolbus_json::from_str::<Value>(text, &ARGUMENTS_LIMITS) {
         *value = parsed;
     }
 }

@@ -36,6 +36,8 @@ mod check;
 mod config;
 mod definition;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gateway;
 mod ids;
 mod kept;

@@ -11,9 +11,8 @@ use toolbus_approvals::{
     Answer, Approval, ApprovalState, ApprovalStore, Approve, BoundPrincipal, Error, ForChain,
     Remember, Remembered, ShownArguments,
 };
-use toolbus_json::Limits;
 use toolbus_runtime::service::{BoxError, Exit};
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
+use toolbus_tools::call::ARGUMENTS_LIMITS;
 use toolbus_tools::scope::{Principal, Proof};
 use toolbus_wire::clock::unix_now;
 
@@ -22,9 +21,6 @@ use crate::arguments::{Approvals, ApprovalsCommand};
 use crate::settings::Settings;
 use crate::{state, terminal_text};
 
-/// What arguments of a call may have, and what they are matched with.
-const ARGUMENTS_LIMITS: Limits =
-    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
 /// Most characters of arguments in a list.
 const LISTED_CHARACTERS_MAX: usize = 60;
 /// Characters of an id in a list, which tell it from all others for most purposes.

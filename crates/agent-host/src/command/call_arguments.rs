@@ -7,12 +7,7 @@ use std::io::Read as _;
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use toolbus_json::Limits;
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_VALUES_MAX};
-
-/// What arguments may have.
-const ARGUMENTS_LIMITS: Limits =
-    Limits::of_bytes(ARGUMENTS_BYTES_MAX).with_values(ARGUMENTS_VALUES_MAX);
+use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, ARGUMENTS_LIMITS};
 
 /// Arguments that were given.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -114,3 +114,17 @@ fn escape(json: &str) -> String {
     }
     escaped
 }
+
+/// Reads a message and answers with its parameters. The answer is JSON in one line of ASCII.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(line: &[u8]) {
+    let reply = match parse(line) {
+        Ok(Some(Request { id, params, .. })) => Reply { id, outcome: Ok(params.into()) },
+        Ok(None) => return,
+        Err(refused) => *refused,
+    };
+
+    let written = reply.into_line();
+    assert!(written.is_ascii() && written.find('\n') == Some(written.len() - 1));
+    assert!(toolbus_json::from_str::<Value>(&written, &LINE_LIMITS).is_ok(), "{written}");
+}

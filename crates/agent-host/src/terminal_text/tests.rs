@@ -26,6 +26,18 @@ fn what_a_terminal_obeys_is_taken_out() {
     }
 }
 
+/// A line of megabytes may be nothing but beginnings of strings. No place is searched for their
+/// ends again with each of them, whether they have ends or not.
+#[test]
+fn many_strings_in_a_line_are_searched_once() {
+    const STRINGS: usize = 200_000;
+
+    let endless = "\x1b]".repeat(STRINGS);
+    let text = format!("{endless}\n\x1b]0;a title\x07{endless}");
+    assert_eq!(clean(&text), format!("{0}\n{0}", "]".repeat(STRINGS)));
+    assert_eq!(clean(&"\u{9d}\x07".repeat(STRINGS)), "");
+}
+
 #[test]
 fn what_is_no_terminal_gets_every_byte() {
     let file = tempfile::tempfile().expect("a file");

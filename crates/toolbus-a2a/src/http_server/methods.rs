@@ -29,7 +29,7 @@ use crate::worker::REQUEST_BYTES_MAX;
 use crate::{Error, TaskEnd};
 
 /// Most parts of a message.
-const PARTS_MAX: usize = 64;
+pub(super) const PARTS_MAX: usize = 64;
 /// How long a task may take to end that was cancelled, beyond the grace that its work has.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// How long a stream may go on after the time of its task.
@@ -319,7 +319,7 @@ impl Shared {
     }
 }
 
-fn read_message(written: &WrittenMessage) -> Result<AgentMessage, RpcError> {
+pub(super) fn read_message(written: &WrittenMessage) -> Result<AgentMessage, RpcError> {
     if !matches!(&*written.role, "ROLE_USER" | "user") {
         return Err(RpcError::invalid_params("the role of a client's message is that of the user"));
     }

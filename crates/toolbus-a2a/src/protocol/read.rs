@@ -1,6 +1,11 @@
 //! Reading what others write: requests of clients, and answers and cards of agents.
 
-use serde::Deserialize;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use toolbus_wire::message::a2a::{
     AgentArtifact, AgentCard, AgentMessage, AgentMessagePart, AgentSkill, AgentTaskResult,
@@ -13,6 +18,49 @@ use super::Version;
 pub(super) const PARTS_MAX: usize = 64;
 /// Most artifacts of a task that are read.
 const ARTIFACTS_MAX: usize = 64;
+/// Most entries of a list that are read: one more than any list may have, so that whoever compares
+/// sees that there are too many.
+const ENTRIES_MAX: usize = PARTS_MAX + 1;
+
+/// The first entries of a list, [`ENTRIES_MAX`] at the most. The others are passed over: nothing is
+/// built of them.
+#[derive(Debug, Default)]
+pub(crate) struct FirstEntries<T>(Vec<T>);
+
+impl<T> Deref for FirstEntries<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for FirstEntries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(EntriesVisitor(PhantomData))
+    }
+}
+
+struct EntriesVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
+    type Value = FirstEntries<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while entries.len() < ENTRIES_MAX {
+            let Some(entry) = list.next_element()? else { return Ok(FirstEntries(entries)) };
+            entries.push(entry);
+        }
+
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(FirstEntries(entries))
+    }
+}
 
 /// The parameters of a message to the agent, in both versions.
 #[derive(Debug, Deserialize)]
@@ -82,7 +130,7 @@ pub(crate) struct WrittenMessage {
     #[serde(default)]
     pub(crate) role: String,
     #[serde(default)]
-    pub(crate) parts: Vec<WrittenPart>,
+    pub(crate) parts: FirstEntries<WrittenPart>,
     #[serde(default)]
     pub(crate) metadata: Option<Value>,
 }
@@ -165,7 +213,7 @@ pub(crate) struct RemoteTask {
     pub(crate) id: String,
     status: RemoteStatus,
     #[serde(default)]
-    artifacts: Option<Vec<RemoteArtifact>>,
+    artifacts: Option<FirstEntries<RemoteArtifact>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -185,7 +233,7 @@ struct RemoteArtifact {
     #[serde(default)]
     description: Option<String>,
     #[serde(default)]
-    parts: Vec<WrittenPart>,
+    parts: FirstEntries<WrittenPart>,
 }
 
 /// How the task of another agent is going.
@@ -252,7 +300,7 @@ impl RemoteTask {
             parts: parts_of(artifact.parts),
         };
         let artifacts = self.artifacts.map(|artifacts| {
-            artifacts.into_iter().take(ARTIFACTS_MAX).map(artifact).collect::<Vec<_>>()
+            artifacts.0.into_iter().take(ARTIFACTS_MAX).map(artifact).collect::<Vec<_>>()
         });
         AgentTaskResult {
             task_id: task_id.to_owned(),
@@ -269,8 +317,8 @@ fn message_of(message: WrittenMessage) -> AgentMessage {
     AgentMessage { role: ROLE_AGENT.to_owned(), parts, metadata: None }
 }
 
-fn parts_of(parts: Vec<WrittenPart>) -> Vec<AgentMessagePart> {
-    parts.into_iter().take(PARTS_MAX).filter_map(WrittenPart::into_answer_part).collect()
+fn parts_of(parts: FirstEntries<WrittenPart>) -> Vec<AgentMessagePart> {
+    parts.0.into_iter().take(PARTS_MAX).filter_map(WrittenPart::into_answer_part).collect()
 }
 
 /// The card of another agent, in both versions.

@@ -107,3 +107,22 @@ fn the_newest_interface_of_a_card_is_used() {
         assert_eq!(interface(none), None);
     }
 }
+
+#[test]
+fn no_more_entries_of_a_list_are_built_than_show_that_there_are_too_many() {
+    let parts = |count: usize| vec![json!({"text": "x"}); count];
+    let read = |count: usize| {
+        let params = json!({"message": {"role": "user", "parts": parts(count)}});
+        serde_json::from_value::<SendParams>(params).unwrap().message.parts.len()
+    };
+    assert_eq!((read(0), read(64), read(65), read(10_000)), (0, 64, 65, 65));
+
+    let artifacts = vec![json!({"parts": parts(100)}); 100];
+    let task = json!({"id": "1", "status": {"state": "completed"}, "artifacts": artifacts});
+    let result = read_task(task).unwrap().into_result(AgentTaskState::Completed, "t");
+    let lengths = result.artifacts.unwrap().into_iter().map(|artifact| artifact.parts.len());
+    assert_eq!(lengths.collect::<Vec<_>>(), [64; 64]);
+    let nothing = json!({"id": "1", "status": {"state": "completed"}, "artifacts": null});
+    let result = read_task(nothing).unwrap().into_result(AgentTaskState::Completed, "t");
+    assert!(result.artifacts.is_none());
+}

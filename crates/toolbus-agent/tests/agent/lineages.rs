@@ -127,6 +127,27 @@ async fn what_was_spent_since_a_lineage_was_written_counts() {
     }
 }
 
+/// Who goes on with a turn that was interrupted has no budget anew.
+#[tokio::test]
+async fn what_an_interrupted_turn_has_spent_counts() {
+    for bench in Bench::all().await {
+        let begun = narrow("session/a", calls(3));
+        let written = Lineage::of(&begun);
+        bench.script.add([
+            Answer::Calls(vec![("1", "look", json!({})), ("2", "look", json!({}))]),
+            Answer::Calls(vec![("3", "never", json!({}))]),
+        ]);
+        tokio::select! {
+            report = bench.agent.say(context(&begun), "hello".to_owned()) => panic!("{report:?}"),
+            () = bench.eventually_called(1) => {}
+        }
+
+        let owner = SessionOwner::of(&begun).unwrap();
+        let restored = bench.again().agent.restore_scope(&written, owner).await.unwrap();
+        assert_eq!(restored.budget.usage().calls, 2, "those before its last step");
+    }
+}
+
 /// However many notices there are, a run begins so many turns for them; what comes after that is
 /// told in the next turn.
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolbus_artifacts::NewArtifact;
+use toolbus_testkit::memory::peak_bytes;
 use toolbus_tools::call::Output;
 use toolbus_tools::{ArtifactReach, ArtifactRef, ArtifactSet, Scope};
 
@@ -113,9 +114,36 @@ async fn what_is_resolved_is_bounded() {
     let two = json!({"any": [large.to_value(), large.to_value()]});
     assert!(take(&bench, &scope, two).await.unwrap_err().contains("8388608"));
     let many = json!({"any": vec![json!({"$artifact": "a"}); 1001]});
-    assert!(take(&bench, &scope, many).await.unwrap_err().contains("1000"));
+    assert!(take(&bench, &scope, many).await.unwrap_err().contains("more than 1000"));
     // A reference in an artifact is data.
     let nested = store(&bench, "session/a", "application/json", br#"{"$artifact": "art_0"}"#).await;
     let given = take(&bench, &scope, json!({"any": nested.to_value()})).await.unwrap();
     assert_eq!(given, json!({"any": {"$artifact": "art_0"}}));
+}
+
+/// As pointers, these references would have megabytes each.
+#[tokio::test]
+async fn where_references_are_takes_no_memory() {
+    let bench = Bench::sqlite(config());
+    let own = store(&bench, "session/a", "text/plain", b"own").await;
+    let nested = |value: Value| json!({"any": {"n".repeat(4 << 20): vec![value; 100]}});
+    let expected = nested(json!("own"));
+    let before = peak_bytes();
+    let taken = take(&bench, &scope("session/a"), nested(own.to_value())).await.unwrap();
+    let grown = peak_bytes() - before;
+    assert_eq!(taken, expected);
+    assert!(grown < 200 << 20, "{grown} bytes more");
+}
+
+#[tokio::test]
+async fn the_values_of_all_artifacts_are_bounded_together() {
+    let bench = Bench::sqlite(config());
+    let text = json!(vec![0; 100_000]).to_string();
+    let list = store(&bench, "session/a", "application/json", text.as_bytes()).await;
+    let arguments = json!({"any": vec![list.to_value(); 3]});
+    let taken = take(&bench, &scope("session/a"), arguments).await.unwrap();
+    let any = taken["any"].as_array().unwrap();
+    let of_values: Vec<bool> = any.iter().map(Value::is_array).collect();
+    assert_eq!(of_values, [true, true, false]);
+    assert_eq!(any[2], json!(text));
 }

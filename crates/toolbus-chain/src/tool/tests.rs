@@ -14,8 +14,28 @@ fn rv_c2_there_are_a_program_and_its_time_and_nothing_unknown() {
 fn references_in_a_program_are_its_own_request() {
     let arguments =
         json!({"code": "x = {'$artifact': 'art_0a'}\ntools.t(a=\"art_1b\", b=start_2)"});
-    let found = references_in_text(arguments.as_object().unwrap());
+    let found: Vec<&str> = references_in_text(arguments.as_object().unwrap()).collect();
     assert_eq!(found, ["art_0a", "art_1b"]);
+}
+
+#[test]
+fn a_program_names_no_more_artifacts_than_it_may() {
+    let name = |count: usize, reach: &ArtifactReach| {
+        // Each of them twice.
+        let code: String =
+            (0..2 * count).map(|number| format!("art_{} ", number % count)).collect();
+        named_artifacts(json!({"code": code}).as_object().unwrap(), reach)
+    };
+    let most = name(NAMED_ARTIFACTS_MAX, &ArtifactReach::Session).unwrap();
+    assert_eq!(most.to_vec().len(), NAMED_ARTIFACTS_MAX);
+    let more = NAMED_ARTIFACTS_MAX + 1;
+    let refused = name(more, &ArtifactReach::Session).unwrap_err();
+    assert!(refused.message.contains("more than 1000 artifacts"), "{refused:?}");
+
+    // What its caller may not refer to does not count.
+    let one: ArtifactSet = [ArtifactRef::parse("art_7").unwrap()].into_iter().collect();
+    let named = name(more, &ArtifactReach::Only(one.clone())).unwrap();
+    assert_eq!(named.to_vec(), one.to_vec());
 }
 
 fn response(reason: Option<ScriptReason>, exit_code: i32, stderr: &str) -> ScriptInvokeResponse {

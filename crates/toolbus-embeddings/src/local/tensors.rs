@@ -6,6 +6,8 @@ use candle_core::{DType, Device, Tensor, safetensors};
 use toolbus_search::EmbedError;
 
 const WHAT: &str = "a safetensors file";
+/// Largest header, in bytes: it names each tensor, of which a large model has a thousand.
+const HEADER_BYTES_MAX: u64 = 4 * 1_024 * 1_024;
 
 /// The shape and the values of a tensor.
 type Floats = (Vec<usize>, Vec<f32>);
@@ -15,6 +17,11 @@ pub(super) struct Tensors(HashMap<String, Tensor>);
 
 impl Tensors {
     pub(super) fn read(file: &[u8]) -> Result<Self, EmbedError> {
+        let header = file.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+        if header.is_some_and(|bytes| bytes > HEADER_BYTES_MAX) {
+            let reason = format!("its header has more than {HEADER_BYTES_MAX} bytes");
+            return Err(malformed(reason));
+        }
         safetensors::load_buffer(file, &Device::Cpu).map(Self).map_err(malformed)
     }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolbus_search::EmbedError;
 
+use super::tensors::Tensors;
 use super::*;
 
 pub(super) fn safetensors(header: &serde_json::Value, data: &[u8]) -> Vec<u8> {
@@ -124,6 +125,21 @@ fn what_is_no_model_is_refused() {
 }
 
 #[test]
+fn a_header_of_tensors_is_bounded() {
+    let good = weights([1.0; 6]);
+    let (length, rest) = good.split_first_chunk::<8>().expect("a length");
+    let length = u64::from_le_bytes(*length) as usize;
+    let padded = |bytes: usize| {
+        let (header, data) = rest.split_at(length);
+        let padding = vec![b' '; bytes - length];
+        [&(bytes as u64).to_le_bytes()[..], header, &padding[..], data].concat()
+    };
+    assert!(Tensors::read(&padded(4 << 20)).is_ok());
+    let error = Tensors::read(&padded((4 << 20) + 8)).err().expect("refused").to_string();
+    assert!(error.contains("its header has more than 4194304 bytes"), "{error}");
+}
+
+#[test]
 fn tokenizers_that_do_not_fit_are_refused() {
     let long_words = json!({
         "type": "WordPiece",
@@ -140,6 +156,14 @@ fn tokenizers_that_do_not_fit_are_refused() {
         word_piece_model(json!({"a": 1})),
         word_piece_model(json!({"[UNK]": -1})),
         word_piece_model(json!({"[UNK]": 4})),
+        // The library panics at these.
+        json!({"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]]}),
+        json!({
+            "type": "BPE",
+            "continuing_subword_prefix": "##",
+            "vocab": {"a": 0, "b": 1},
+            "merges": [["a", "b"]],
+        }),
         long_words,
         json!(7),
     ] {
@@ -148,6 +172,30 @@ fn tokenizers_that_do_not_fit_are_refused() {
         assert!(matches!(error, EmbedError::Malformed { .. }), "{model}: {error}");
     }
     assert!(StaticModel::from_bytes(&weights([1.0; 6]), b"[]").is_err());
+}
+
+/// The library panics at a character that the table of its normalizer does not reach.
+#[test]
+fn a_text_at_which_the_library_panics_is_an_error() {
+    // 98 zeros of four bytes, after the number of those bytes: the last is that of `a`.
+    let table = format!("iAEA{}", "A".repeat(524));
+    let mut file: serde_json::Value = serde_json::from_slice(&word_pieces()).expect("JSON");
+    file["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": table});
+    let model = StaticModel::from_bytes(&weights([1.0; 6]), file.to_string().as_bytes());
+    let model = model.expect("it is a model");
+
+    assert_eq!(model.vector("a").expect("a vector"), [0.0, 0.0]);
+    let error = model.vector("red").expect_err("refused");
+    assert!(matches!(error, EmbedError::Failed(_)), "{error}");
+    assert_eq!(model.vector("a").expect("a vector"), [0.0, 0.0]);
+}
+
+#[test]
+fn a_file_at_which_the_library_panics_is_refused() {
+    let mut file: serde_json::Value = serde_json::from_slice(&word_pieces()).expect("JSON");
+    file["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": "AA=="});
+    let refused = StaticModel::from_bytes(&weights([1.0; 6]), file.to_string().as_bytes());
+    assert!(matches!(refused, Err(EmbedError::Malformed { .. })));
 }
 
 proptest! {

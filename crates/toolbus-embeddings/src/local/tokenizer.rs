@@ -1,6 +1,8 @@
 //! Splitting texts into tokens as a `tokenizer.json` says. The library `tokenizers`, whose format
 //! it is, does it; here it is bounded, and cannot be steered by what a text contains.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use serde_json::Value;
 use tokenizers::{PostProcessor as _, TruncationParams};
 use toolbus_json::Limits;
@@ -44,13 +46,13 @@ impl Tokenizer {
             members.remove("truncation");
             members.remove("padding");
         }
-        let mut inner = tokenizers::Tokenizer::from_bytes(json.to_string()).map_err(malformed)?;
+        let read = guarded(|| tokenizers::Tokenizer::from_bytes(json.to_string()));
+        let mut inner = read.map_err(malformed)?;
         // `[SEP]` in a text is a word like others.
         inner.set_encode_special_tokens(true);
 
-        // The library panics on a text where a template names a token that there is not.
-        let probe = || inner.encode("a", true).is_ok();
-        if !std::panic::catch_unwind(std::panic::AssertUnwindSafe(probe)).unwrap_or(false) {
+        // Such as where a template names a token that there is not.
+        if guarded(|| inner.encode("a", true)).is_err() {
             return Err(malformed("it cannot split a text"));
         }
 
@@ -101,14 +103,23 @@ impl Tokenizer {
 
     fn encode(&self, text: &str, is_marked: bool) -> Result<Vec<u32>, EmbedError> {
         let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
-        let encoding = self.inner.encode_fast(text, is_marked);
-        let encoding = encoding.map_err(|error| EmbedError::Failed(error.to_string()))?;
+        let encoding = guarded(|| self.inner.encode_fast(text, is_marked));
+        let encoding = encoding.map_err(EmbedError::Failed)?;
         Ok(encoding.get_ids().to_vec())
     }
 
     /// How many tokens mark the ends of a text.
     fn marks(&self) -> usize {
         self.inner.get_post_processor().map_or(0, |processor| processor.added_tokens(false))
+    }
+}
+
+/// What the library makes. It panics at some of what is wrong with a file, also where only some
+/// texts show it.
+fn guarded<T>(make: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(make)) {
+        Ok(made) => made.map_err(|error| error.to_string()),
+        Err(_) => Err("the tokenizer panics".to_owned()),
     }
 }
 

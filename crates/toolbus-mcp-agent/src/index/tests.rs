@@ -36,6 +36,55 @@ fn servers_are_alike_without_regard_to_case_and_keep_their_places() {
     check(&index, &[("B", false), ("c", false)]);
 }
 
+/// A bridge decides how many names it announces as gone, and everybody waits meanwhile.
+#[test]
+fn removals_are_looked_up_once_for_all_servers() {
+    let names: Vec<_> = (0..100_000).map(|number| format!("server-{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let index = Index::default();
+    index.apply(announcement(&names[..SERVERS_MAX], &[]), |_| {});
+    // First those that nobody knows.
+    let removed: Vec<_> = names[2..].iter().rev().copied().collect();
+    index.apply(announcement(&[], &removed), |_| {});
+    check(&index, &[("server-0", false), ("server-1", false)]);
+}
+
+#[test]
+fn only_so_many_servers_are_known() {
+    let names: Vec<_> = (0..20_000).map(|number| format!("server-{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let index = Index::default();
+    index.apply(announcement(&names, &[]), |_| {});
+    assert_eq!(index.servers().len(), SERVERS_MAX);
+    assert_eq!(index.known.lock().announced.len(), SERVERS_MAX);
+}
+
+#[test]
+fn what_all_servers_list_has_a_limit() {
+    let index = Index::default();
+    let apply = |name: &str, tools: Vec<String>| {
+        let mut listing = announcement(&[name], &[]);
+        listing.servers[0].tool_names = tools;
+        index.apply(listing, |_| {});
+    };
+    let half = || vec!["x".repeat(SUMMARIES_BYTES_MAX / 2)];
+    apply("a", half());
+    apply("b", half());
+    check(&index, &[("a", false)]);
+
+    // What a server had before leaves its place to what it has now.
+    apply("A", half());
+    apply("c", vec!["small".to_owned()]);
+    check(&index, &[("A", false), ("c", false)]);
+    // Names without a character take a place as well.
+    apply("c", vec![String::new(); SUMMARIES_BYTES_MAX / 2 / size_of::<String>()]);
+    assert_eq!(index.servers()[1].tool_names, ["small"]);
+
+    index.apply(announcement(&[], &["a"]), |_| {});
+    apply("b", half());
+    check(&index, &[("c", false), ("b", false)]);
+}
+
 /// Nothing that runs is told that a tool is not there because the broker was away for a moment.
 #[test]
 fn an_outage_empties_nothing() {

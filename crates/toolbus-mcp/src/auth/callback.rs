@@ -124,7 +124,7 @@ async fn serve_request(stream: TcpStream, redirect_uri: String, state: String) -
 }
 
 /// The address of a request line: `GET /callback?… HTTP/1.1`.
-fn parse_request_line(line: &str, redirect_uri: &str) -> Option<Url> {
+pub(super) fn parse_request_line(line: &str, redirect_uri: &str) -> Option<Url> {
     let mut words = line.split_ascii_whitespace();
     let target = (words.next() == Some("GET")).then(|| words.next()).flatten()?;
     let query = target.strip_prefix(PATH)?.strip_prefix('?')?;
@@ -137,7 +137,7 @@ fn has_state(url: &Url, state: &str) -> bool {
 }
 
 /// The error that the authorization server answers with, if it does.
-fn refusal_in(url: &Url) -> Option<Error> {
+pub(super) fn refusal_in(url: &Url) -> Option<Error> {
     let value = |wanted: &str| {
         url.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
     };

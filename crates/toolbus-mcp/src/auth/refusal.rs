@@ -3,9 +3,9 @@
 use crate::http;
 
 /// Most scopes of one refusal.
-const SCOPES_MAX: usize = 32;
+pub(super) const SCOPES_MAX: usize = 32;
 /// Longest scope, in bytes.
-const SCOPE_BYTES_MAX: usize = 128;
+pub(super) const SCOPE_BYTES_MAX: usize = 128;
 
 /// Why a request was refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Refusal {
 
 /// The scopes of a text, as far as they are such: RFC 6749 has no spaces, quotes, backslashes or
 /// control characters in them.
-fn parse_scopes(text: &str) -> Vec<String> {
+pub(super) fn parse_scopes(text: &str) -> Vec<String> {
     let is_scope = |scope: &&str| {
         scope.len() <= SCOPE_BYTES_MAX
             && scope.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))

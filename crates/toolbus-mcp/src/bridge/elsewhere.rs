@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolbus_mcp_agent::AnnouncedServers;
+use toolbus_tools::call::ARGUMENTS_LIMITS;
 use toolbus_wire::message::tool::ToolInvokeRequest;
 use toolbus_wire::name::{AgentName, McpServerSegment};
 use toolbus_wire::{Topic, topic};
 
-use crate::call::ARGUMENTS_LIMITS;
 use crate::server_pool::{ServerPool, Whereabouts};
 
 /// Where the servers are that this bridge does not have.

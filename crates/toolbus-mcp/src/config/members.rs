@@ -21,6 +21,9 @@ const GUARDED_SYNONYMS: [(&str, &str); 6] = [
     ("enabled", "disabled"),
 ];
 
+/// Longest name of a member that is compared with others, in bytes: what that takes grows with it.
+const COMPARED_BYTES_MAX: usize = 64;
+
 /// The members of one entry that have not been taken yet, and the findings so far.
 pub(super) struct Members<'a> {
     server: &'a str,
@@ -339,6 +342,9 @@ pub(super) fn ignored_member_text(meant: Option<&str>) -> String {
 
 /// The known member that is spelled almost like this one.
 pub(super) fn nearest_member<'a>(member: &str, known: &[&'a str]) -> Option<&'a str> {
+    if member.len() > COMPARED_BYTES_MAX {
+        return None;
+    }
     let folded = member.to_lowercase();
     let nearest = known
         .iter()

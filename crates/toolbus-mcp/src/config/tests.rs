@@ -563,3 +563,14 @@ fn a_sandbox_with_a_mistake_starts_nothing() {
         &[r#"server "x": sandbx: unknown member, did you mean "sandbox"?"#],
     );
 }
+
+/// To compare takes time and memory for each character, and a file may have millions of them.
+#[test]
+fn what_is_too_long_to_be_meant_is_not_compared() {
+    let nearest = |length: usize| {
+        let known = "x".repeat(length + 1);
+        members::nearest_member(&"x".repeat(length), &[known.as_str()]).is_some()
+    };
+    assert!(nearest(64));
+    assert!(!nearest(65));
+}

@@ -10,9 +10,10 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use toolbus_tools::call::ARGUMENTS_LIMITS;
 
 use super::roster::ServerRoster;
-use crate::call::{ARGUMENTS_LIMITS, Call, CallError, Naming};
+use crate::call::{Call, CallError, Naming};
 use crate::catalogue::Tool;
 use crate::claims::Claims;
 use crate::direct_name::direct_name;

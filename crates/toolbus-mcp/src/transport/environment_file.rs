@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Secret>, Error> {
 }
 
 /// Parses the text of a file. Of two variables of one name, the last counts.
-fn parse(text: &str) -> Result<BTreeMap<String, Secret>, Error> {
+pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, Secret>, Error> {
     let mut variables = BTreeMap::new();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let mistake = |what| Error::Line { line: index + 1, what };

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Chunk, ContentChunker, end_of_units, utf16_len};
+use super::{Chunk, ContentChunker, HEADING_BYTES_MAX, end_of_units, utf16_len};
 
 fn check(text: &str, units_max: usize, expected: &[(&str, &str, u8)]) {
     let chunks = ContentChunker::new(units_max).chunk(text);
@@ -63,6 +63,22 @@ fn long_sections_are_cut_at_blank_lines_first() {
         3,
         &[("", "123", 0), (" (continued 1)", "456", 0), (" (continued 2)", "78", 0)],
     );
+}
+
+/// Each chunk of a section has its heading.
+#[test]
+fn a_line_that_is_too_long_for_a_heading_is_text() {
+    let below = "a".repeat(1_000);
+    let cut = |line: &str| ContentChunker::new(100).chunk(&format!("{line}\n{below}"));
+
+    let heading = "h".repeat(HEADING_BYTES_MAX - "# ".len());
+    let chunks = cut(&format!("# {heading}"));
+    assert_eq!(chunks.len(), 10);
+    assert!(chunks.iter().all(|chunk| chunk.heading.starts_with(&heading) && chunk.level == 1));
+
+    let chunks = cut(&format!("# {heading}h"));
+    assert!(chunks.iter().all(|chunk| chunk.heading.len() < 30 && chunk.level == 0));
+    assert_eq!(words_of(&chunks), format!("#{heading}h{below}"));
 }
 
 #[test]

@@ -12,9 +12,8 @@ const DEFINITION_LIMITS: Limits = Limits::of_bytes(16 << 20);
 /// The definition of a tool under this name.
 pub(super) fn define(tool: &Tool, name: &str) -> Value {
     let written = tool.mcp_definition.as_ref();
-    let read = written.and_then(|json| {
-        toolbus_json::from_str::<Map<_, _>>(json.text(), &DEFINITION_LIMITS).ok()
-    });
+    let read = written
+        .and_then(|json| toolbus_json::from_str::<Map<_, _>>(json.text(), &DEFINITION_LIMITS).ok());
     match read {
         Some(mut members) => {
             members.insert("name".to_owned(), json!(name));

@@ -62,9 +62,13 @@ impl BlockParser {
             return;
         }
 
-        self.line.push_str(part);
         let opening = [FENCE, LABEL].concat();
-        if self.line.trim_end() == opening {
+        // Of a line that is longer than an opening, only blanks behind one were held back.
+        let blank_from = self.line.len().max(opening.len());
+        self.line.push_str(part);
+        let is_opening = self.line.starts_with(opening.as_str())
+            && self.line[blank_from..].trim_end().is_empty();
+        if is_opening {
             if self.line.ends_with('\n') {
                 self.line.clear();
                 self.block = Some(String::new());

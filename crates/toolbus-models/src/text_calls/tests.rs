@@ -25,16 +25,20 @@ fn calls_are_read_strictly() {
     check(&"x".repeat(BLOCK_BYTES_MAX + 1), Err("more than"));
 }
 
+fn completion_of(text: impl Into<String>) -> Completion {
+    Completion {
+        message: AssistantMessage::text_only(text),
+        stop: StopReason::End,
+        usage: Default::default(),
+        model: "m".to_owned(),
+    }
+}
+
 /// What is read of an answer with this text.
 fn read(text: &str, stop: StopReason) -> Completion {
     let tools = ToolList::default();
-    let completion = Completion {
-        message: AssistantMessage::text_only(text),
-        stop,
-        usage: Default::default(),
-        model: "m".to_owned(),
-    };
-    read_calls(completion, tools.lowered(DIALECT), CallNumbers(3)).expect("there are few")
+    let completion = Completion { stop, ..completion_of(text) };
+    read_calls(completion, tools.lowered(DIALECT), &mut CallNumbers(3)).expect("there are few")
 }
 
 #[test]
@@ -71,18 +75,45 @@ fn text_and_calls_keep_their_order() {
     assert_eq!(text, expected);
 }
 
+/// The smallest block is sixteen bytes, and a call takes hundreds: those past the limit are not
+/// made.
 #[test]
-fn too_many_calls_are_refused() {
-    let text = "```tool_call\n{\"name\": \"a\"}\n```\n".repeat(CALLS_MAX + 1);
-    let completion = Completion {
-        message: AssistantMessage::text_only(text),
-        stop: StopReason::End,
-        usage: Default::default(),
-        model: "m".to_owned(),
-    };
+fn too_many_calls_are_refused_at_the_first() {
+    let text = "```tool_call\n{\"name\": \"a\"}\n```\n".repeat(CALLS_MAX + 10);
     let tools = ToolList::default();
-    let refused = read_calls(completion, tools.lowered(DIALECT), CallNumbers(0));
+    let mut numbers = CallNumbers(0);
+    let refused = read_calls(completion_of(text), tools.lowered(DIALECT), &mut numbers);
     assert!(matches!(refused, Err(ErrorKind::TooLarge { .. })));
+    assert_eq!(numbers.0, CALLS_MAX);
+}
+
+/// A model that answers with so many blocks, in one piece.
+struct Blocks(usize);
+
+impl Model for Blocks {
+    fn name(&self) -> &str {
+        "m"
+    }
+
+    fn complete<'a>(
+        &'a self,
+        _: &'a ModelRequest,
+        on_event: OnEvent<'a>,
+    ) -> BoxFuture<'a, Result<Completion, ModelError>> {
+        let text = "```tool_call\n```\n".repeat(self.0);
+        on_event(ModelEvent::Text { delta: text.clone() });
+        Box::pin(std::future::ready(Ok(completion_of(text))))
+    }
+}
+
+#[tokio::test]
+async fn calls_past_the_limit_are_not_told() {
+    let model = TextCallModel::new(Arc::new(Blocks(CALLS_MAX + 10)));
+    let mut told = 0;
+    let refused = model.complete(&ModelRequest::default(), &mut |_| told += 1).await;
+    let error = refused.expect_err("there are too many");
+    assert!(matches!(error.kind, ErrorKind::TooLarge { .. }), "{error:?}");
+    assert_eq!(told, CALLS_MAX);
 }
 
 #[test]

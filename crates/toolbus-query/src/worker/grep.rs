@@ -1,6 +1,6 @@
 //! The lines that match a pattern, by ripgrep's own crates.
 
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 
 use grep_matcher::Matcher as _;
@@ -25,11 +25,15 @@ const LINE_BYTES_MAX: usize = 500;
 const BEFORE_MATCH_BYTES: usize = 150;
 
 pub(super) fn answer(grep: &Grep, task: Task) -> Result<Answer, Refusal> {
+    search(grep, task.source, task.answer_bytes)
+}
+
+fn search(grep: &Grep, value: impl Read, answer_bytes: usize) -> Result<Answer, Refusal> {
     let matcher = matcher(grep)?;
     let mut searcher = searcher(grep, !grep.count, BinaryDetection::convert(0));
 
-    let mut found = Found::new(grep, &matcher, task.answer_bytes);
-    searcher.search_reader(&matcher, task.source, &mut found)?;
+    let mut found = Found::new(grep, &matcher, answer_bytes);
+    searcher.search_reader(&matcher, value, &mut found)?;
     Ok(found.into_answer())
 }
 
@@ -225,5 +229,15 @@ impl Sink for &mut Found<'_> {
     fn binary_data(&mut self, _: &Searcher, at: u64) -> io::Result<bool> {
         self.binary_at.get_or_insert(at);
         Ok(true)
+    }
+}
+
+/// Searches a value. What is shown of it is bounded.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(pattern: &str, value: &[u8], answer_bytes: usize) {
+    let pattern = pattern.to_owned();
+    let grep = Grep { pattern, before: 1, after: 1, max_matches: 9, ..Grep::default() };
+    if let Ok(answer) = search(&grep, value, answer_bytes) {
+        assert!(answer.text.len() <= answer_bytes);
     }
 }

@@ -17,12 +17,16 @@ use crate::{Answer, More};
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub(super) fn answer(question: &GrepFiles, task: Task) -> Result<Answer, Refusal> {
+    search(question, task.source, task.answer_bytes)
+}
+
+fn search(question: &GrepFiles, value: impl Read, answer_bytes: usize) -> Result<Answer, Refusal> {
     let matcher = grep::matcher(&question.grep)?;
     let shows_lines = !question.names && !question.grep.count;
     let mut searcher = grep::searcher(&question.grep, shows_lines, BinaryDetection::quit(0));
 
-    let mut files = FilesReader::new(task.source);
-    let mut found = Found::new(question, &matcher, task.answer_bytes);
+    let mut files = FilesReader::new(value);
+    let mut found = Found::new(question, &matcher, answer_bytes);
     while let Some(name) = files.next_file()? {
         found.begin_file(name);
         searcher.search_reader(&matcher, &mut files, &mut found)?;
@@ -241,4 +245,36 @@ impl Sink for &mut Found<'_> {
         }
         Ok(true)
     }
+}
+
+/// Searches files. What is shown of them is bounded.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(pattern: &str, files: &[u8], answer_bytes: usize) {
+    let pattern = pattern.to_owned();
+    let grep = crate::question::Grep { pattern, before: 1, after: 1, ..Default::default() };
+    for names in [false, true] {
+        let question = GrepFiles { grep: grep.clone(), names };
+        if let Ok(answer) = search(&question, files, answer_bytes) {
+            assert!(answer.text.len() <= answer_bytes);
+        }
+    }
+}
+
+/// Writes a file, where its name is one, and reads it: it is the same, and the only one.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_file(name: &str, content: &[u8]) {
+    let mut written = Vec::new();
+    let mut writer = crate::FilesWriter::new(&mut written);
+    if writer.begin_file(name).is_err() {
+        return;
+    }
+    writer.write_bytes(content).expect("memory takes it");
+    writer.end_file().expect("memory takes it");
+
+    let mut reader = FilesReader::new(written.as_slice());
+    assert_eq!(reader.next_file().expect("a file").as_deref(), Some(name));
+    let mut read = Vec::new();
+    reader.read_to_end(&mut read).expect("its content");
+    assert_eq!(read, content);
+    assert_eq!(reader.next_file().expect("the end"), None);
 }

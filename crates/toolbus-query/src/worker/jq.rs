@@ -310,3 +310,9 @@ fn explain(filter: &str, first: Option<(String, &str)>) -> Refusal {
     let rest = if rest.is_empty() { "the end".to_owned() } else { format!("`{rest}`") };
     Refusal::Invalid(format!("the filter, character {place}: {what} at {rest}"))
 }
+
+/// Compiles a filter.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(filter: &str) {
+    let _ = compile(filter);
+}

@@ -330,7 +330,9 @@ fn decode_escape(escape: &[u8]) -> (char, usize) {
 fn decode_unicode(escape: &[u8]) -> (char, usize) {
     let unit = |at: usize| {
         let digits = escape.get(at..at + 4)?;
-        let digits = std::str::from_utf8(digits).ok()?;
+        // A sign is none, though the library takes one.
+        let are_digits = digits.iter().all(u8::is_ascii_hexdigit);
+        let digits = std::str::from_utf8(digits).ok().filter(|_| are_digits)?;
         u16::from_str_radix(digits, 16).ok()
     };
     let Some(first) = unit(1) else { return (char::REPLACEMENT_CHARACTER, 1) };
@@ -341,6 +343,26 @@ fn decode_unicode(escape: &[u8]) -> (char, usize) {
     let second = unit(7).filter(|_| escape[5..].starts_with(b"\\u"));
     let pair = second.and_then(|second| char::decode_utf16([first, second]).next()?.ok());
     pair.map_or((char::REPLACEMENT_CHARACTER, 5), |pair| (pair, 11))
+}
+
+/// Reads a value and passes over it: both go as far and fail alike, and its beginning alone is the
+/// same value or none. What is JSON elsewhere is so here.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let passed = Reader::new(bytes, true).raw_value();
+    assert_eq!(Reader::new(bytes, true).value().map(drop), passed.map(|_| ()));
+    let beginning = Reader::new(&bytes[..bytes.len() / 2], false).raw_value();
+    assert!(beginning == Err(Fail::Incomplete) || beginning == passed, "{beginning:?}");
+
+    let limits = toolbus_json::Limits::of_bytes(64 << 10);
+    if toolbus_json::from_slice::<serde_json::Value>(bytes, &limits).is_ok() {
+        assert!(passed.is_ok(), "{passed:?}");
+    }
+    if let Ok(text) = toolbus_json::from_slice::<String>(bytes, &limits)
+        && let Ok([b'"', written @ .., b'"']) = passed
+    {
+        assert_eq!(&*unescape(written), text.as_bytes());
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ mod csv_rows;
 mod json_rows;
 mod load;
 #[cfg(feature = "parquet")]
-mod parquet_rows;
+pub(crate) mod parquet_rows;
 mod table;
 
 use table::Table;

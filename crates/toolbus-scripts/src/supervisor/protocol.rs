@@ -17,6 +17,9 @@ use crate::runner::{Ending, KernelObject, OUTPUT_BYTES_MAX, Script, Stream, Usag
 
 /// Most bytes of one line: a piece of output in base64, and what stands before it.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// Most reports that are taken at once. The streams from supervisors are read in pieces of some
+/// ten kibibytes, which have a few thousand at the most.
+const REPORTS_MAX: usize = 16 << 10;
 /// What a line says of the end of a script: a few numbers.
 const END_LIMITS: Limits = Limits::of_bytes(LINE_BYTES_MAX).with_values(1_000);
 
@@ -236,9 +239,12 @@ pub enum Error {
     /// A line of it that says nothing known.
     #[error("an unknown report: {0}")]
     Unknown(String),
-    /// A line without an end.
+    /// A line that is longer than any of a supervisor.
     #[error("a line of more than {LINE_BYTES_MAX} bytes")]
     TooLong,
+    /// More than a supervisor writes at once.
+    #[error("more than {REPORTS_MAX} reports at once")]
+    TooMany,
 }
 
 /// Parses reports out of the bytes that a supervisor wrote.
@@ -272,18 +278,22 @@ impl ReportReader {
     pub fn accept(&mut self, bytes: &[u8]) -> Result<Vec<Report>, Error> {
         let mut reports = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.pending.extend_from_slice(part);
-            if self.pending.last() != Some(&b'\n') {
+            let whole = part.strip_suffix(b"\n");
+            let piece = whole.unwrap_or(part);
+            if self.pending.len() + piece.len() > LINE_BYTES_MAX {
+                return Err(Error::TooLong);
+            }
+
+            self.pending.extend_from_slice(piece);
+            if whole.is_none() {
                 break;
             }
             let line = std::mem::take(&mut self.pending);
-            if let Some(report) = self.parse_line(&line[..line.len() - 1])? {
-                reports.push(report);
+            let Some(report) = self.parse_line(&line)? else { continue };
+            if reports.len() == REPORTS_MAX {
+                return Err(Error::TooMany);
             }
-        }
-
-        if self.pending.len() > LINE_BYTES_MAX {
-            return Err(Error::TooLong);
+            reports.push(report);
         }
 
         Ok(reports)
@@ -301,9 +311,9 @@ impl ReportReader {
             return Err(Error::Gap { expected });
         }
 
-        self.next = Some(number + 1);
         let unknown =
             || Error::Unknown(format!("{word} {}", text.chars().take(100).collect::<String>()));
+        self.next = Some(number.checked_add(1).ok_or_else(unknown)?);
 
         let report = match word {
             "ready" => Report::Ready,

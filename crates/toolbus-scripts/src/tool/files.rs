@@ -7,11 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
-use toolbus_tools::call::{CallError, Output};
+use toolbus_tools::call::{ARGUMENTS_LIMITS, CallError, Output};
 use toolbus_wire::message::script::{RefusedFile, ScriptFile};
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
-use super::LIST_LIMITS;
 use crate::files::{FileName, OUTPUT_FOLDER};
 
 /// Where a file that came back stands in a resource's address.
@@ -48,7 +47,7 @@ pub(super) fn schema() -> Value {
 /// Text that holds a list becomes the list.
 pub(super) fn coerce_list(value: &mut Value) {
     let Value::String(text) = value else { return };
-    if let Ok(list @ Value::Array(_)) = toolbus_json::from_str(text, &LIST_LIMITS) {
+    if let Ok(list @ Value::Array(_)) = toolbus_json::from_str(text, &ARGUMENTS_LIMITS) {
         *value = list;
     }
 }

@@ -151,7 +151,14 @@ impl Node {
     /// When it is running, ends or is not ready in time.
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         ensure!(self.server.is_none(), "the broker is running");
-        self.start_server().await
+        let mut attempt = 1;
+        loop {
+            match self.start_server().await {
+                // Another test looks whether a port is free by holding it for a moment.
+                Err(error) if attempt < ATTEMPTS && is_taken_port(&error) => attempt += 1,
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Stops the broker in order and starts it again.
@@ -272,12 +279,14 @@ pub(super) async fn retry_taken_ports<T>(
     let mut attempt = 1;
     loop {
         match start().await {
-            Err(error) if attempt < ATTEMPTS && format!("{error:?}").contains("eaddrinuse") => {
-                attempt += 1;
-            }
+            Err(error) if attempt < ATTEMPTS && is_taken_port(&error) => attempt += 1,
             outcome => return outcome,
         }
     }
+}
+
+fn is_taken_port(error: &anyhow::Error) -> bool {
+    format!("{error:?}").contains("eaddrinuse")
 }
 
 fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {

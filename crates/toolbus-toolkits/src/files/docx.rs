@@ -40,7 +40,7 @@ enum Element {
 
 /// The paragraphs of a document, a line each: in their order, those of tables and boxes among them.
 /// The error says what is wrong with it.
-pub(super) fn extract_text(bytes: &[u8]) -> Result<String, String> {
+pub(crate) fn extract_text(bytes: &[u8]) -> Result<String, String> {
     if bytes.starts_with(COMPOUND_FILE_MARK) {
         return Err("it is protected by a password, or of the older .doc format".to_owned());
     }
@@ -179,6 +179,12 @@ impl Paragraphs {
         }
         Ok(())
     }
+}
+
+/// The paragraphs of a document's XML, without an archive around it.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn extract_xml_text(xml: &[u8]) -> Result<String, String> {
+    Paragraphs::default().read(BufReader::new(xml))
 }
 
 #[cfg(test)]

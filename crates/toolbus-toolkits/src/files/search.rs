@@ -229,3 +229,11 @@ fn compile(pattern: &str) -> Result<GlobMatcher, Error> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     glob.map(|glob| glob.compile_matcher()).map_err(|error| Error::Pattern(error.to_string()))
 }
+
+/// Reads a pattern, and compares it with the path of a file.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(pattern: &str, path: &str) {
+    if let Ok(matcher) = compile(pattern) {
+        let _ = matcher.is_match(path);
+    }
+}

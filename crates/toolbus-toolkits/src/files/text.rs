@@ -106,5 +106,15 @@ pub(super) fn push_note(text: &mut String, note: &str) {
     text.push_str(&format!("[{note}]"));
 }
 
+/// Decodes a file, and shows lines of it. A text in UTF-8 is as it was, without its mark.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Ok(decoded) = decode(bytes.to_vec(), "file") else { return };
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        assert_eq!(decoded.text, text.strip_prefix('\u{feff}').unwrap_or(text));
+    }
+    let _ = decoded.show(Window { offset: Some(2), limit: Some(3) });
+}
+
 #[cfg(test)]
 mod tests;

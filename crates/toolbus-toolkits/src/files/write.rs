@@ -20,6 +20,9 @@ use super::workspace::Place;
 
 /// The bits of a mode that a new file takes from the one in whose place it is put.
 const MODE_BITS: u32 = 0o777;
+/// Longest result of an edit that a fuzzer makes, in bytes.
+#[cfg(feature = "fuzzing")]
+const EDITED_BYTES_MAX: u64 = 1 << 20;
 /// A replacement in a file's text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edit<'a> {
@@ -64,17 +67,18 @@ pub(super) fn edit(place: &Place<'_>, edit: Edit<'_>, max: u64) -> Result<usize,
     // Exactly as it is, marks included: what is put back has all of it.
     let text = String::from_utf8(bytes).map_err(|_| Error::Binary(shown.clone()))?;
 
-    let (changed, count) = edit.apply(&text).map_err(Error::Edit)?;
-    if changed.len() as u64 > max {
-        return Err(Error::TooLarge { path: shown, bytes: changed.len() as u64, max });
+    let count = edit.count(&text).map_err(Error::Edit)?;
+    let bytes = edit.bytes_after(&text, count);
+    if bytes > max {
+        return Err(Error::TooLarge { path: shown, bytes, max });
     }
-    write(place, changed.as_bytes())?;
+    write(place, edit.apply(&text).as_bytes())?;
     Ok(count)
 }
 
 impl Edit<'_> {
-    /// The text with the replacement, and how often it was made.
-    fn apply(self, text: &str) -> Result<(String, usize), String> {
+    /// How many replacements there are to make in a text.
+    fn count(self, text: &str) -> Result<usize, String> {
         let Self { old, new, all } = self;
         if old.is_empty() {
             return Err("old_string is empty; write_file writes a whole file".to_owned());
@@ -92,26 +96,39 @@ impl Edit<'_> {
                     };
                 Err(format!("old_string was not found{hint}"))
             }
-            (1, _) => Ok((text.replacen(old, new, 1), 1)),
-            (_, true) => Ok((text.replace(old, new), text.matches(old).count())),
+            (1, _) => Ok(1),
+            (_, true) => Ok(text.matches(old).count()),
             (count, false) => Err(format!(
                 "old_string was found {count} times: add lines around it until it is unique, or set \
                  replace_all"
             )),
         }
     }
+
+    /// How many bytes a text has after so many replacements. It is known before they are made: a
+    /// long replacement of a short text can make more than fits into memory.
+    fn bytes_after(self, text: &str, count: usize) -> u64 {
+        let [count, text, old, new] =
+            [count, text.len(), self.old.len(), self.new.len()].map(|number| number as u64);
+        (text - count * old).saturating_add(count.saturating_mul(new))
+    }
+
+    /// The text with the replacements that are counted.
+    fn apply(self, text: &str) -> String {
+        text.replace(self.old, self.new)
+    }
 }
 
-/// How often a text is found, where occurrences may overlap.
+/// How often a text is found, each time after the end of the one before. Where that is once, one
+/// that overlaps it counts, too: to count all that overlap would take the product of both lengths.
 fn count_occurrences(text: &str, part: &str) -> usize {
+    let apart = text.matches(part).count();
+    if apart != 1 {
+        return apart;
+    }
     let step = part.chars().next().map_or(1, char::len_utf8);
-    let mut from = 0;
-    let next = || {
-        let at = from + text.get(from..)?.find(part)?;
-        from = at + step;
-        Some(())
-    };
-    std::iter::from_fn(next).count()
+    let rest = text.find(part).and_then(|at| text.get(at + step..));
+    1 + usize::from(rest.is_some_and(|rest| rest.contains(part)))
 }
 
 /// Opens a folder, one after the other of those above it, and makes those that are not there. Where
@@ -192,6 +209,19 @@ fn fill(mut file: File, content: &[u8], old: Option<Metadata>, folder: &Dir) -> 
     match old {
         Some(old) => file.set_permissions(Permissions::from_mode(old.mode() & MODE_BITS)),
         None => Ok(()),
+    }
+}
+
+/// Replaces a text by another one. The result is as long as it was known to become.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(old: &str, new: &str, text: &str) {
+    for all in [false, true] {
+        let edit = Edit { old, new, all };
+        let Ok(count) = edit.count(text) else { continue };
+        let bytes = edit.bytes_after(text, count);
+        if bytes <= EDITED_BYTES_MAX {
+            assert_eq!(edit.apply(text).len() as u64, bytes);
+        }
     }
 }
 

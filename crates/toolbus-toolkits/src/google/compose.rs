@@ -36,7 +36,7 @@ pub(super) fn raw_message(to: &str, subject: &str, body: &str) -> Result<String,
     Ok(URL_SAFE_NO_PAD.encode(message(to, subject, body)?))
 }
 
-fn message(to: &str, subject: &str, body: &str) -> Result<String, String> {
+pub(crate) fn message(to: &str, subject: &str, body: &str) -> Result<String, String> {
     for (name, text, max) in [("to", to, TO_BYTES_MAX), ("subject", subject, SUBJECT_BYTES_MAX)] {
         // What follows a line break would be a header of its own.
         if text.contains(char::is_control) {

@@ -31,7 +31,7 @@ struct Reader {
 }
 
 /// The text of a mail, which is bounded.
-pub(super) fn text_of_mail(payload: &Value) -> String {
+pub(crate) fn text_of_mail(payload: &Value) -> String {
     let text = Reader { parts_left: PARTS_MAX }.read(payload, 0).unwrap_or_default();
     let text = text.trim();
     if text.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn text_of_mail(payload: &Value) -> String {
 }
 
 /// The value of a header, whatever the case of its name is; empty where there is none.
-pub(super) fn header(payload: &Value, name: &str) -> String {
+pub(crate) fn header(payload: &Value, name: &str) -> String {
     one_line(raw_header(payload, name).unwrap_or_default(), LINE_CHARS_MAX)
 }
 

@@ -121,3 +121,13 @@ pub(super) fn text_of(at: &Zoned) -> String {
 fn zoned(at: DateTime, zone: &TimeZone) -> Result<Zoned, String> {
     at.to_zoned(zone.clone()).map_err(|_| "the time is out of range".to_owned())
 }
+
+/// Reads when an event starts and ends, and does with both what is done with those of events.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(start: &str, end: &str, zone: &TimeZone) {
+    let read = |name: &str, text: &str| EventTime::parse(name, text, zone);
+    let (Ok(start), Ok(end)) = (read("start", start), read("end", end)) else { return };
+    let _ = check_order(&start, &end);
+    let _ = (start.to_json("Europe/Berlin"), end.to_json("Europe/Berlin"));
+    let _ = (start.as_lower_bound(zone), end.as_upper_bound(zone));
+}

@@ -4,8 +4,8 @@
 //! of HTML's rules for broken pages only this is kept: an end tag closes what is open within its
 //! element, one without a start is passed over, and no text is lost.
 
-use html5gum::emitters::default::DefaultEmitter;
-use html5gum::{HtmlString, StartTag, Token, Tokenizer, naive_next_state};
+use html5gum::emitters::callback::{Callback, CallbackEmitter, CallbackEvent};
+use html5gum::{Span, State, Tokenizer, naive_next_state};
 
 /// Deepest nesting. Elements below are passed over, and their texts stay.
 const DEPTH_MAX: usize = 200;
@@ -120,6 +120,33 @@ pub(crate) enum Child<'a> {
 const KEPT: [&str; 9] =
     ["href", "src", "alt", "role", "class", "hidden", "style", "start", "datetime"];
 
+/// What a page is made of.
+enum Token {
+    Start(StartTag),
+    End(String),
+    Text(String),
+}
+
+/// A start tag.
+#[derive(Default)]
+struct StartTag {
+    name: String,
+    /// Those that are kept. Of several of one name the first counts.
+    attributes: Vec<(&'static str, String)>,
+    is_self_closing: bool,
+    /// How what comes next is split.
+    next_state: Option<State>,
+}
+
+/// Puts start tags together. A tag may have as many attributes as the page has room for: those that
+/// are not kept are passed over as they come.
+#[derive(Default)]
+struct TagReader {
+    tag: StartTag,
+    /// A value that comes is that of the last attribute.
+    takes_value: bool,
+}
+
 /// What is open while a page is read.
 struct Builder {
     page: Page,
@@ -136,24 +163,24 @@ struct Builder {
 impl Page {
     /// Reads a page.
     pub(crate) fn parse(html: &str) -> Self {
-        let mut tokenizer = Tokenizer::new_with_emitter(html, DefaultEmitter::default());
+        let emitter: CallbackEmitter<TagReader, Token> = CallbackEmitter::default();
+        let mut tokenizer = Tokenizer::new_with_emitter(html, emitter);
         let mut builder = Builder::new();
 
         while let Some(token) = tokenizer.next() {
             let Ok(token) = token;
             match token {
-                Token::StartTag(tag) => {
+                Token::Start(mut tag) => {
                     // Within pictures these are elements like all others.
-                    if let Some(state) = naive_next_state(&tag.name)
+                    if let Some(state) = tag.next_state.take()
                         && !builder.is_in_picture()
                     {
                         tokenizer.set_state(state);
                     }
                     builder.start(tag);
                 }
-                Token::EndTag(tag) => builder.end(&name_of(&tag.name)),
-                Token::String(text) => builder.text(&String::from_utf8_lossy(&text.value)),
-                Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+                Token::End(name) => builder.end(&name),
+                Token::Text(text) => builder.text(&text),
             }
             if builder.page.nodes.len() >= NODES_MAX {
                 builder.page.is_cut = true;
@@ -196,6 +223,44 @@ impl Element {
     }
 }
 
+impl Callback<Token, ()> for TagReader {
+    fn handle_event(&mut self, event: CallbackEvent<'_>, _span: Span<()>) -> Option<Token> {
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                let next_state = naive_next_state(name);
+                self.tag = StartTag { name: name_of(name), next_state, ..StartTag::default() };
+            }
+            CallbackEvent::AttributeName { name } => {
+                let attributes = &mut self.tag.attributes;
+                let is_new = |kept: &&str| attributes.iter().all(|(known, _)| known != kept);
+                let kept = KEPT.into_iter().find(|kept| kept.as_bytes() == name).filter(is_new);
+                self.takes_value = kept.is_some();
+                attributes.extend(kept.map(|name| (name, String::new())));
+            }
+            CallbackEvent::AttributeValue { value } => {
+                if let Some((_, text)) = self.tag.attributes.last_mut()
+                    && self.takes_value
+                {
+                    *text = bounded(value, ATTRIBUTE_BYTES_MAX);
+                }
+            }
+            CallbackEvent::CloseStartTag { self_closing } => {
+                self.tag.is_self_closing = self_closing;
+                return Some(Token::Start(std::mem::take(&mut self.tag)));
+            }
+
+            CallbackEvent::EndTag { name } => return Some(Token::End(name_of(name))),
+            CallbackEvent::String { value } => {
+                return Some(Token::Text(String::from_utf8_lossy(value).into_owned()));
+            }
+            CallbackEvent::Comment { .. }
+            | CallbackEvent::Doctype { .. }
+            | CallbackEvent::Error(_) => {}
+        }
+        None
+    }
+}
+
 impl Builder {
     fn new() -> Self {
         let root = Node::Element(Element { tag: "html".to_owned(), ..Element::default() });
@@ -204,8 +269,8 @@ impl Builder {
         Self { page, open, head: None, skipped_to: None, title: String::new(), titles: 0 }
     }
 
-    fn start(&mut self, tag: StartTag<()>) {
-        let name = name_of(&tag.name);
+    fn start(&mut self, tag: StartTag) {
+        let name = tag.name;
         if self.skipped_to.is_some() {
             return;
         }
@@ -214,7 +279,7 @@ impl Builder {
         }
         if RAW.contains(&name.as_str()) {
             // What opens and closes in one is empty in a picture, and nowhere else.
-            if !(tag.self_closing && self.is_in_picture()) {
+            if !(tag.is_self_closing && self.is_in_picture()) {
                 self.skipped_to = Some(name);
             }
             return;
@@ -222,7 +287,7 @@ impl Builder {
 
         self.close_implied(&name);
         let is_void = VOID.contains(&name.as_str());
-        let is_closed = is_void || (tag.self_closing && self.is_in_picture());
+        let is_closed = is_void || (tag.is_self_closing && self.is_in_picture());
         if name == "title" && !self.is_in_picture() {
             self.titles += 1;
         }
@@ -230,11 +295,7 @@ impl Builder {
             return;
         }
 
-        let attributes = KEPT.iter().filter_map(|kept| {
-            let value = tag.attributes.get(kept.as_bytes())?;
-            Some((*kept, bounded(&value.value, ATTRIBUTE_BYTES_MAX)))
-        });
-        let element = Element { attributes: attributes.collect(), tag: name, ..Element::default() };
+        let element = Element { attributes: tag.attributes, tag: name, ..Element::default() };
         if element.is_block() {
             self.mark_blocks();
         }
@@ -388,7 +449,7 @@ impl Builder {
     }
 }
 
-fn name_of(name: &HtmlString) -> String {
+fn name_of(name: &[u8]) -> String {
     bounded(name, TAG_BYTES_MAX)
 }
 

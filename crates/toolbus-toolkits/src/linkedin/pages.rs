@@ -10,7 +10,7 @@ const NO_DESCRIPTION: &str = "Could not extract the job description: LinkedIn ma
 const NOT_LISTED: &str = "Not listed";
 
 /// The jobs of a page of results.
-pub(super) fn list_jobs(html: &str, base: &Url, limit: usize) -> String {
+pub(crate) fn list_jobs(html: &str, base: &Url, limit: usize) -> String {
     let page = Page::parse(html);
     let is_card =
         |element: &Element| element.has_class("base-card") || element.has_class("base-search-card");
@@ -36,7 +36,7 @@ pub(super) fn list_jobs(html: &str, base: &Url, limit: usize) -> String {
 }
 
 /// What the page of a job says of it.
-pub(super) fn describe_job(html: &str) -> String {
+pub(crate) fn describe_job(html: &str) -> String {
     let page = Page::parse(html);
     let find = |classes: &[&str]| {
         line_of(&page, page.root(), |element| classes.iter().any(|class| element.has_class(class)))

@@ -11,12 +11,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use reqwest::Url;
 use serde_json::Value;
+use serde_saphyr::Error as YamlError;
+use serde_saphyr::budget::BudgetBreach;
 use tokio::io::AsyncReadExt as _;
 use tokio::task::spawn_blocking;
 use toolbus_fetch::{
     BodyLimit, Error as FetchError, FetchConfig, FetchRequest, Fetcher, Oversize, decode_text,
 };
-use toolbus_json::{Error as JsonError, Limits, OverLimit};
+use toolbus_json::{Error as JsonError, Limits, OverLimit, PlainValue};
 
 use super::openapi::{ImportError, import};
 use super::settings::{OpenApiDocument, RestEndpoint, RestSettings};
@@ -26,9 +28,16 @@ use super::{RestDeps, SetupError};
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// Most values of a document in JSON: each takes up to a hundred bytes of memory.
 const DOCUMENT_VALUES_MAX: usize = 512 << 10;
+/// Most values of a document in YAML, the names of members among them.
+const YAML_NODES_MAX: usize = 250_000;
+/// Deepest nesting of a document in YAML.
+const YAML_DEPTH_MAX: usize = 64;
 /// A document in JSON.
 const DOCUMENT_LIMITS: Limits =
     Limits::of_bytes(DOCUMENT_BYTES_MAX).with_values(DOCUMENT_VALUES_MAX);
+/// A document in YAML.
+const YAML_LIMITS: Limits =
+    Limits::of_bytes(DOCUMENT_BYTES_MAX).with_values(YAML_NODES_MAX).with_depth(YAML_DEPTH_MAX);
 /// The longest time that a document may take to come.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -58,8 +67,8 @@ pub enum DocumentError {
     #[error("it has more than {DOCUMENT_BYTES_MAX} bytes")]
     TooLarge,
     /// It has too many values.
-    #[error("it has more than {DOCUMENT_VALUES_MAX} values")]
-    TooManyValues,
+    #[error("it has more than {0} values")]
+    TooManyValues(usize),
     /// It is neither JSON nor YAML.
     #[error("it is neither JSON nor YAML: {0}")]
     Syntax(String),
@@ -172,21 +181,52 @@ async fn read_file(path: &Path) -> Result<String, DocumentError> {
 }
 
 /// Reads JSON, and YAML otherwise, of which JSON is a part.
-fn parse(text: &str) -> Result<Value, DocumentError> {
+pub(crate) fn parse(text: &str) -> Result<Value, DocumentError> {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {
         return toolbus_json::from_str(text, &DOCUMENT_LIMITS).map_err(|error| match error {
             JsonError::OverLimit(OverLimit::Bytes { .. }) => DocumentError::TooLarge,
-            JsonError::OverLimit(OverLimit::Values { .. }) => DocumentError::TooManyValues,
+            JsonError::OverLimit(OverLimit::Values { max }) => DocumentError::TooManyValues(max),
             error => DocumentError::Syntax(error.to_string()),
         });
     }
 
-    // What it takes of aliases, depth and nodes is bounded by itself. Excerpts of the document
-    // have no place in an error.
-    let options = serde_saphyr::options! { with_snippet: false };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| DocumentError::Syntax(error.to_string()))
+    parse_yaml(text, &YAML_LIMITS)
+}
+
+/// Reads YAML. What aliases repeat counts each time.
+fn parse_yaml(text: &str, limits: &Limits) -> Result<Value, DocumentError> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: limits.values,
+            // The ends of values are events, too.
+            max_events: limits.values.saturating_mul(4),
+            max_total_scalar_bytes: limits.bytes,
+            max_depth: limits.depth,
+        },
+        // Excerpts of the document have no place in an error.
+        with_snippet: false,
+    };
+    let read = serde_saphyr::from_str_with_options(text, options);
+
+    read.map(|PlainValue(value)| value).map_err(|error| match cause_of(&error) {
+        YamlError::Budget { breach: BudgetBreach::Nodes { .. }, .. } => {
+            DocumentError::TooManyValues(limits.values)
+        }
+        YamlError::Budget { breach: BudgetBreach::ScalarBytes { .. }, .. } => {
+            DocumentError::TooLarge
+        }
+        _ => DocumentError::Syntax(error.to_string()),
+    })
+}
+
+/// What is wrong where an alias is used.
+fn cause_of(error: &YamlError) -> &YamlError {
+    let mut cause = error;
+    while let YamlError::AliasError { error, .. } = cause {
+        cause = error;
+    }
+    cause
 }
 
 #[cfg(test)]

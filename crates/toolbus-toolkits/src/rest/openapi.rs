@@ -13,10 +13,17 @@ use reqwest::Url;
 use serde_json::{Map, Value, json};
 
 use super::settings::{OpenApiDocument, RestEndpoint, RestMethod};
-use schema::Resolver;
+use super::template::TEMPLATE_BYTES_MAX;
+use schema::{Resolver, shown};
 
 /// Most operations that are imported from one document.
 const OPERATIONS_MAX: usize = 500;
+/// Most parameters of one operation.
+const PARAMETERS_MAX: usize = 500;
+/// Longest address of a server, in bytes.
+const SERVER_BYTES_MAX: usize = 2_000;
+/// Most variables of such an address; others are not looked at.
+const SERVER_VARIABLES_MAX: usize = 50;
 /// Longest name of a tool that is made of an operation, in characters.
 const NAME_CHARS_MAX: usize = 64;
 /// Longest description, in characters.
@@ -162,7 +169,7 @@ fn endpoint_of(
     let mut required = Vec::new();
     for parameter in &parameters {
         if properties.insert(parameter.name.clone(), parameter.schema.clone()).is_some() {
-            return Err(wrong(format!("it has two parameters '{}'", parameter.name)));
+            return Err(wrong(format!("it has two parameters {}", shown(&parameter.name))));
         }
         if parameter.is_required {
             required.push(parameter.name.clone());
@@ -215,6 +222,9 @@ fn parameters_of(
                     && (other.place == Place::Path) == (parameter.place == Place::Path)
             };
             found.retain(|other| !is_same(other));
+            if found.len() == PARAMETERS_MAX {
+                return Err(format!("it has more than {PARAMETERS_MAX} parameters"));
+            }
             found.push(parameter);
         }
     }
@@ -225,7 +235,7 @@ fn parameters_of(
 fn parameter_of(written: &Value, resolver: &mut Resolver<'_>) -> Result<Option<Parameter>, String> {
     let written = resolver.follow(written)?;
     let text = |key: &str| written.get(key).and_then(Value::as_str);
-    let name = text("name").unwrap_or_default().to_owned();
+    let name = text("name").unwrap_or_default();
     let is_required = written.get("required").and_then(Value::as_bool).unwrap_or_default();
     let is_exploded = written.get("explode").and_then(Value::as_bool);
 
@@ -237,9 +247,9 @@ fn parameter_of(written: &Value, resolver: &mut Resolver<'_>) -> Result<Option<P
         _ => None,
     };
     let (Some(place), Some(schema)) = (place, written.get("schema")) else {
-        let place = text("in").unwrap_or_default();
+        let place: String = text("in").unwrap_or_default().chars().take(200).collect();
         return match is_required {
-            true => Err(format!("its parameter '{name}' in {place} cannot be given")),
+            true => Err(format!("its parameter {} in {place} cannot be given", shown(name))),
             false => Ok(None),
         };
     };
@@ -248,8 +258,9 @@ fn parameter_of(written: &Value, resolver: &mut Resolver<'_>) -> Result<Option<P
     if let (Some(description), Value::Object(schema)) = (text("description"), &mut schema) {
         schema.insert("description".to_owned(), Value::String(shorten(description)));
     }
+    resolver.take_text(name)?;
     let is_required = is_required || place == Place::Path;
-    Ok(Some(Parameter { name, place, is_required, schema }))
+    Ok(Some(Parameter { name: name.to_owned(), place, is_required, schema }))
 }
 
 /// The schema of the body, and whether it is needed.
@@ -269,8 +280,11 @@ fn body_of(
 
     match contents.find(|(media_type, _)| is_json(media_type)) {
         Some((_, content)) => {
-            let schema = content.get("schema").cloned().unwrap_or_else(|| json!({}));
-            Ok(Some((resolver.resolve(&schema)?, is_required)))
+            let schema = match content.get("schema") {
+                Some(schema) => resolver.resolve(schema)?,
+                None => json!({}),
+            };
+            Ok(Some((schema, is_required)))
         }
         None if is_required => Err("its body is not of JSON".to_owned()),
         None => Ok(None),
@@ -285,21 +299,27 @@ fn server_of(
     if let Some(server) = &settings.server {
         return Ok(server.expose().trim_end_matches('/').to_owned());
     }
-    let of = |holder: Option<&Value>| holder?.as_array()?.first().cloned();
-    let server = of(operation.value.get("servers"))
-        .or_else(|| of(operation.item.get("servers")))
-        .or_else(|| of(document.get("servers")));
+    let server = first_server(operation.value.get("servers"))
+        .or_else(|| first_server(operation.item.get("servers")))
+        .or_else(|| first_server(document.get("servers")));
     let server = server.ok_or_else(|| ImportError::Server("it has none".to_owned()))?;
 
-    let mut url = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let too_long = || ImportError::Server("its address is too long".to_owned());
+    let bounded = |text: Option<&Value>| {
+        let text = text.and_then(Value::as_str).unwrap_or_default();
+        // Looked at before they are put together: an address may have many places for one default.
+        if text.len() > SERVER_BYTES_MAX { Err(too_long()) } else { Ok(text.to_owned()) }
+    };
+    let mut url = bounded(server.get("url"))?;
     let variables = server.get("variables").and_then(Value::as_object);
-    for (name, variable) in variables.into_iter().flatten().take(50) {
-        let default = variable.get("default").and_then(Value::as_str).unwrap_or_default();
-        url = url.replace(&format!("{{{name}}}"), default);
-        if url.len() > 2_000 {
-            return Err(ImportError::Server("its address is too long".to_owned()));
+    for (name, variable) in variables.into_iter().flatten().take(SERVER_VARIABLES_MAX) {
+        let default = bounded(variable.get("default"))?;
+        url = url.replace(&format!("{{{name}}}"), &default);
+        if url.len() > SERVER_BYTES_MAX {
+            return Err(too_long());
         }
     }
+
     let shown: String = url.chars().take(200).collect();
     match Url::parse(&url) {
         Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.query().is_none() => {
@@ -309,13 +329,20 @@ fn server_of(
     }
 }
 
+fn first_server(servers: Option<&Value>) -> Option<&Value> {
+    servers?.as_array()?.first()
+}
+
 /// The address of an operation, with places for its parameters.
 fn template_of(server: &str, path: &str, parameters: &[Parameter]) -> Result<String, String> {
+    if server.len() + path.len() > TEMPLATE_BYTES_MAX {
+        return Err(format!("its address has more than {TEMPLATE_BYTES_MAX} bytes"));
+    }
     let mut template = format!("{server}{path}");
     let is_in_path = |name: &str| path.contains(&format!("{{{name}}}"));
     for parameter in parameters.iter().filter(|parameter| parameter.place == Place::Path) {
         if !is_in_path(&parameter.name) {
-            return Err(format!("its path has no place for '{}'", parameter.name));
+            return Err(format!("its path has no place for {}", shown(&parameter.name)));
         }
     }
     let mut rest = path;

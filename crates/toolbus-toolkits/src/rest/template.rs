@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// What stays as it is in an argument (RFC 3986, unreserved).
 const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Longest template and longest address, in bytes.
-const TEMPLATE_BYTES_MAX: usize = 8 << 10;
+pub(super) const TEMPLATE_BYTES_MAX: usize = 8 << 10;
 const URL_BYTES_MAX: usize = 8 << 10;
 
 /// An address with places for arguments.
@@ -183,6 +183,10 @@ fn push_parameters(
 ) {
     let mut separator = if text.contains('?') { '&' } else { begin };
     for Parameter { name, is_exploded } in names {
+        // An argument may have many places; the address is too long already.
+        if text.len() > URL_BYTES_MAX {
+            return;
+        }
         let values = match arguments.get(name) {
             None => continue,
             Some(Value::Array(values)) if *is_exploded => values.iter().map(text_of).collect(),
@@ -222,6 +226,19 @@ fn has_dot_segment(path: &str) -> bool {
         let plain = segment.to_ascii_lowercase().replace("%2e", ".");
         matches!(plain.as_str(), "." | "..")
     })
+}
+
+/// Fills in arguments. They change neither the host nor how many segments the path has.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(template: &str, arguments: &Map<String, Value>) {
+    let Ok(template) = UrlTemplate::parse(template) else { return };
+    let Ok(url) = template.expand(arguments) else { return };
+    let plain: Map<_, _> = arguments.keys().map(|name| (name.clone(), Value::from("x"))).collect();
+    let Ok(expected) = template.expand(&plain) else { return };
+
+    assert_eq!(url.origin(), expected.origin());
+    let segments = |url: &Url| url.path_segments().map(|segments| segments.count());
+    assert_eq!(segments(&url), segments(&expected), "{url}");
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, RenameFlags, mknodat, renameat_with};
 use serde_json::json;
 use toolbus_config::ByteSize;
+use toolbus_testkit::memory::peak_bytes;
 
 use crate::support::Bench;
 
@@ -148,6 +149,21 @@ async fn bounds_are_those_of_the_settings() {
         json!({"path": "fits", "old_string": "x", "new_string": "xx", "replace_all": true});
     assert!(bench.fail("edit_file", growing).await.contains("2048 bytes"));
     assert_eq!(bench.content("work/fits").len(), 1024);
+}
+
+#[tokio::test]
+async fn an_edit_that_would_make_too_much_is_refused_before_it_is_made() {
+    let bench = Bench::files();
+    bench.put("work/x", "x".repeat(4_096));
+    let long = "y".repeat(64 << 10);
+    let edit = json!({"path": "x", "old_string": "x", "new_string": long, "replace_all": true});
+
+    let before = peak_bytes();
+    let said = bench.fail("edit_file", edit).await;
+    assert!(said.contains("x has 268435456 bytes, and at most 16777216 are read"), "{said}");
+    let grown = peak_bytes() - before;
+    assert!(grown < 64 << 20, "{} MiB more", grown >> 20);
+    assert_eq!(bench.content("work/x"), "x".repeat(4_096));
 }
 
 /// Rule 20 of 2c.

@@ -1,4 +1,5 @@
 use serde_json::json;
+use toolbus_testkit::memory::peak_bytes;
 
 use super::*;
 
@@ -25,12 +26,38 @@ fn references_are_found_wherever_they_are() {
         "a/b~c": {"$artifact": "d"},
         "data": {"$artifact": "e", "and": "more"},
     });
-    let found = find_references(&arguments);
-    let found: Vec<_> = found.iter().map(|(at, text)| (at.as_str(), text.as_str())).collect();
-    assert_eq!(found, [("/text", "a"), ("/list/1", "b"), ("/list/2/deep", "c"), ("/a~1b~0c", "d")]);
-    for (pointer, text) in found {
-        assert_eq!(reference_text(arguments.pointer(pointer).unwrap()), Some(text));
+    assert_eq!(find_references(&arguments, 9), ["a", "b", "c", "d"]);
+
+    let mut replaced = arguments.clone();
+    let mut asked = Vec::new();
+    replace_references(&mut replaced, &mut |text: &str| {
+        asked.push(text.to_owned());
+        // What takes a place may look like a reference.
+        (text != "b").then(|| json!({"$artifact": text.to_uppercase()}))
+    });
+    assert_eq!(asked, ["a", "b", "c", "d"]);
+    let expected = json!({
+        "text": {"$artifact": "A"},
+        "list": [1, {"$artifact": "b"}, {"deep": {"$artifact": "C"}}],
+        "a/b~c": {"$artifact": "D"},
+        "data": {"$artifact": "e", "and": "more"},
+    });
+    assert_eq!(replaced, expected);
+}
+
+/// A call may have a hundred thousand references, each within a member whose name is megabytes.
+#[test]
+fn no_more_references_are_built_than_are_asked_for() {
+    let mut arguments = json!(vec![json!({"$artifact": ""}); 10_000]);
+    for _ in 0..3 {
+        let name = "n".repeat(1 << 20);
+        arguments = json!({name: arguments});
     }
+    let before = peak_bytes();
+    assert_eq!(find_references(&arguments, 1_001), vec![""; 1_001]);
+    assert_eq!(find_references(&arguments, usize::MAX).len(), 10_000);
+    let grown = peak_bytes() - before;
+    assert!(grown < 16 << 20, "{grown} bytes more");
 }
 
 #[test]

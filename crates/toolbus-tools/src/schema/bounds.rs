@@ -55,6 +55,12 @@ struct Reference<'a> {
     place: Vec<Step<'a>>,
 }
 
+/// A schema that a reference may lead to, and the references in it.
+struct Definition<'a> {
+    pointer: &'a str,
+    references: Vec<Reference<'a>>,
+}
+
 /// Checks the bounds, and answers how large the schema is when it is written out.
 pub(super) fn check(schema: &Value) -> Result<Extent, Error> {
     let bytes = schema.to_string().len();
@@ -192,43 +198,95 @@ impl<'a> Expansion<'a> {
 /// Refuses definitions that lead back to themselves in more than one way for one place, or for the
 /// very place that they are for.
 fn check_cycles(schema: &Value) -> Result<(), Error> {
-    let mut definitions: HashMap<&str, Vec<Reference<'_>>> = HashMap::new();
-    let mut to_read = vec!["#"];
-    while let Some(pointer) = to_read.pop() {
-        if definitions.contains_key(pointer) {
-            continue;
-        }
-        let mut references = Vec::new();
-        collect_references(find_definition(schema, pointer)?, &mut Vec::new(), &mut references)?;
-        to_read.extend(references.iter().map(|reference| reference.target));
-        definitions.insert(pointer, references);
-    }
+    let definitions = collect_definitions(schema)?;
+    let numbers: HashMap<&str, usize> =
+        definitions.iter().map(|definition| definition.pointer).zip(0..).collect();
+    let targets_of = |is_taken: fn(&Reference<'_>) -> bool| -> Vec<Vec<usize>> {
+        let targets = |definition: &Definition<'_>| -> Vec<usize> {
+            let taken = definition.references.iter().filter(|reference| is_taken(reference));
+            taken.map(|reference| numbers[reference.target]).collect()
+        };
+        definitions.iter().map(targets).collect()
+    };
 
-    for (pointer, references) in &definitions {
-        let leads_back =
-            |reference: &&Reference<'_>| leads_to(&definitions, reference.target, pointer);
-        let cyclic: Vec<_> = references.iter().filter(leads_back).collect();
-        check_places(pointer, &cyclic)?;
+    // A reference leads back where it leads to what leads here.
+    let groups = groups_of(&targets_of(|_| true));
+    for (definition, group) in definitions.iter().zip(&groups) {
+        let leads_back = |reference: &&Reference<'_>| groups[numbers[reference.target]] == *group;
+        let cyclic: Vec<_> = definition.references.iter().filter(leads_back).collect();
+        check_places(definition.pointer, &cyclic)?;
     }
 
     // Without a step between them, definitions that refer to each other in place never end.
-    let in_place = |from: &str| {
-        let references = definitions.get(from).into_iter().flatten();
-        references.filter(|reference| reference.place.is_empty()).map(|reference| reference.target)
-    };
-    for pointer in definitions.keys() {
-        let mut seen = HashSet::new();
-        let mut open: Vec<_> = in_place(pointer).collect();
-        while let Some(next) = open.pop() {
-            if next == *pointer {
-                return Err(Error(format!("'{pointer}' is defined as itself")));
-            }
-            if seen.insert(next) {
-                open.extend(in_place(next));
-            }
+    let in_place = targets_of(|reference| reference.place.is_empty());
+    let groups = groups_of(&in_place);
+    for (number, targets) in in_place.iter().enumerate() {
+        if targets.iter().any(|target| groups[*target] == groups[number]) {
+            let pointer = definitions[number].pointer;
+            return Err(Error(format!("'{pointer}' is defined as itself")));
         }
     }
     Ok(())
+}
+
+/// The schema itself, and every definition that it refers to, or that one of those refers to.
+fn collect_definitions(schema: &Value) -> Result<Vec<Definition<'_>>, Error> {
+    let mut definitions = Vec::new();
+    let mut known = HashSet::from(["#"]);
+    let mut to_read = vec!["#"];
+    while let Some(pointer) = to_read.pop() {
+        let mut references = Vec::new();
+        collect_references(find_definition(schema, pointer)?, &mut Vec::new(), &mut references)?;
+        let targets = references.iter().map(|reference| reference.target);
+        to_read.extend(targets.filter(|target| known.insert(*target)));
+        definitions.push(Definition { pointer, references });
+    }
+    Ok(definitions)
+}
+
+/// Groups the nodes of a graph, of which each is given by the nodes that it has an edge to: two
+/// have the same group where each of them leads to the other. It looks at each edge twice.
+fn groups_of(targets: &[Vec<usize>]) -> Vec<Option<usize>> {
+    // First the nodes in the order in which all that they lead to was seen.
+    let mut finished = Vec::with_capacity(targets.len());
+    let mut is_seen = vec![false; targets.len()];
+    for (start, nodes) in targets.iter().enumerate() {
+        if std::mem::replace(&mut is_seen[start], true) {
+            continue;
+        }
+        let mut open = vec![(start, nodes.iter())];
+        while let Some((node, rest)) = open.last_mut() {
+            match rest.next() {
+                Some(&target) if !is_seen[target] => {
+                    is_seen[target] = true;
+                    open.push((target, targets[target].iter()));
+                }
+                Some(_) => {}
+                None => {
+                    finished.push(*node);
+                    open.pop();
+                }
+            }
+        }
+    }
+
+    let mut sources = vec![Vec::new(); targets.len()];
+    for (source, targets) in targets.iter().enumerate() {
+        targets.iter().for_each(|target| sources[*target].push(source));
+    }
+
+    // From the last of them, against the edges, there is the way to its own group alone.
+    let mut groups = vec![None; targets.len()];
+    for &start in finished.iter().rev() {
+        let mut open = vec![start];
+        while let Some(node) = open.pop() {
+            if groups[node].is_none() {
+                groups[node] = Some(start);
+                open.extend(&sources[node]);
+            }
+        }
+    }
+    groups
 }
 
 fn check_places(pointer: &str, cyclic: &[&Reference<'_>]) -> Result<(), Error> {
@@ -253,20 +311,6 @@ fn may_meet(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
         _ => true,
     };
     one.iter().zip(other).all(meet)
-}
-
-fn leads_to(definitions: &HashMap<&str, Vec<Reference<'_>>>, from: &str, to: &str) -> bool {
-    let mut seen = HashSet::new();
-    let mut open = vec![from];
-    while let Some(next) = open.pop() {
-        if next == to {
-            return true;
-        }
-        if seen.insert(next) {
-            open.extend(definitions.get(next).into_iter().flatten().map(|r| r.target));
-        }
-    }
-    false
 }
 
 /// The references of a schema, without those of what it refers to.
@@ -354,3 +398,6 @@ fn find_definition<'a>(root: &'a Value, pointer: &str) -> Result<&'a Value, Erro
         Error(super::cut_text(format!("'{pointer}' refers to nothing in the schema")))
     })
 }
+
+#[cfg(test)]
+mod tests;

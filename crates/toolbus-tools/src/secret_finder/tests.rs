@@ -50,8 +50,42 @@ fn found_wherever_it_stands_and_nothing_else_is_touched() {
     check(json!({"n": 17_777_777}), json!({"n": "***"}));
     check(
         json!({"tok-123456": 1, "***": 2, "tok-123456-longer": {"x": "tok-123456"}}),
-        json!({"***": 1, "****": 2, "*****": {"x": "***"}}),
+        json!({"***": 1, "***-1": 2, "***-2": {"x": "***"}}),
     );
+}
+
+/// What is erased may make any number of names alike; each takes a few bytes more, whatever names
+/// there are already.
+#[test]
+fn names_that_come_to_be_alike_are_numbered() {
+    let finder = finder(&["a-secret", "b-secret"]);
+    let names = ["a-secret", "***-2", "b-secret", "***-1", "***"];
+    let mut value: Value = names.into_iter().zip(0..).collect();
+    finder.erase(&mut value);
+    let expected = json!({"***": 0, "***-2": 1, "***-1": 2, "***-1-2": 3, "***-3": 4});
+    assert_eq!(value, expected);
+
+    let secrets: Vec<String> = (1000..3000).map(|number| format!("secret-{number}")).collect();
+    let finder = SecretFinder::new(secrets.iter().map(String::as_str)).unwrap();
+    let mut value: Value = secrets.iter().map(|name| (name.as_str(), true)).collect();
+    finder.erase(&mut value);
+    assert_eq!(value.as_object().unwrap().len(), 2000);
+    let bytes = value.to_string().len();
+    assert!(bytes < 2000 * 20, "{bytes}");
+}
+
+#[test]
+fn a_text_that_is_no_json_is_looked_through_all_the_same() {
+    let finder = finder(&["tok-123456"]);
+    for (text, expected) in [
+        ("\"", None),
+        ("\"\u{e9}", None),
+        ("[\"\\", None),
+        ("\"tok-123456", Some("\"***\"")),
+        ("{\"a\": \"\u{e9}tok-123456\u{e9}", Some("{\"a\": \"\u{e9}***\u{e9}\"")),
+    ] {
+        assert_eq!(finder.erase_json(text).as_deref(), expected, "{text}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolbus_json::{Limits, OverLimit, count_values, from_trusted};
+use toolbus_json::{Limits, OverLimit, count_values, from_checked, from_trusted};
 
 use super::reader::RAW_VALUE;
 
@@ -47,7 +47,7 @@ impl RawJson {
     /// # Errors
     /// When it is not. The error quotes nothing of the text.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
-        let value: &RawValue = from_trusted(&text)?;
+        let value: &RawValue = from_checked(&text)?;
         let place = place_in(text.as_bytes(), value.get().as_bytes());
         let range = place.unwrap_or(0..text.len());
         Ok(Self::within(text, range))
@@ -99,7 +99,7 @@ impl RawJson {
     #[must_use]
     pub fn member_of(object: &[u8], name: &str) -> Option<Self> {
         let object = std::str::from_utf8(object).ok()?;
-        let members = from_trusted::<Members<'_>>(object).ok()?.0.into_iter();
+        let members = from_checked::<Members<'_>>(object).ok()?.0.into_iter();
         let mut named = members.filter(|(member, _)| member == name);
         named.next().map(|(_, value)| Self::from(value.to_owned()))
     }
@@ -113,7 +113,7 @@ impl RawJson {
     /// The text as a value of the library's, which is read through for it.
     #[must_use]
     pub fn as_raw(&self) -> &RawValue {
-        from_trusted(self.text()).expect("it was read as JSON")
+        from_checked(self.text()).expect("it was read as JSON")
     }
 
     /// A value that was found in this text. Where it is most of it, the text is shared; else it is
@@ -145,7 +145,7 @@ impl RawJson {
     /// stands twice, both are there.
     #[must_use]
     pub fn members(&self) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
-        from_trusted::<Members<'_>>(self.text()).ok().map(|members| members.0)
+        from_checked::<Members<'_>>(self.text()).ok().map(|members| members.0)
     }
 
     /// The member of this name of an object, the first of several.

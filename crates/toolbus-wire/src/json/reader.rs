@@ -18,7 +18,7 @@ use serde::de::{
 };
 use serde_json::Number;
 use serde_json::value::RawValue;
-use toolbus_json::{OverLimit, count_values, from_trusted, trusted_parser};
+use toolbus_json::{Limits, OverLimit, checked_parser, from_checked};
 
 use super::mistake::Mistake;
 
@@ -44,6 +44,18 @@ impl ValueBudget {
         self.left.set(left);
         Ok(())
     }
+
+    /// Takes what is built of free JSON that is looked into. The parser limits its depth.
+    fn take_free_json(&self, text: &str) -> Result<(), Mistake> {
+        let limits = Limits::of_bytes(text.len()).with_values(self.left.get());
+        match limits.with_depth(usize::MAX).count(text.as_bytes()) {
+            Ok(count) => self.take(count),
+            Err(OverLimit::Values { .. }) => {
+                Err(Mistake::custom(OverLimit::Values { max: self.max }))
+            }
+            Err(over) => Err(Mistake::custom(over)),
+        }
+    }
 }
 
 /// The text of one JSON value, without blanks around it. Its syntax was checked with the whole
@@ -61,7 +73,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 impl<'de> JsonText<'de, '_> {
     /// Reads what is one value, or a list of texts that are not looked into.
     fn parse<T: Deserialize<'de>>(self) -> Result<T, Mistake> {
-        from_trusted(self.text).map_err(|error| Mistake::of_syntax(&error))
+        from_checked(self.text).map_err(|error| Mistake::of_syntax(&error))
     }
 
     /// The members of an object; for a struct, those that it has, under the names that it has.
@@ -69,7 +81,7 @@ impl<'de> JsonText<'de, '_> {
         self,
         fields: Option<&'static [&'static str]>,
     ) -> Result<Members<'de>, Mistake> {
-        let mut parser = trusted_parser(self.text);
+        let mut parser = checked_parser(self.text);
         let members =
             parser.deserialize_map(MembersVisitor { fields, left: self.budget.left.get() });
         let members = members.map_err(|error| Mistake::of_syntax(&error))?;
@@ -79,7 +91,7 @@ impl<'de> JsonText<'de, '_> {
     }
 
     fn read_items(self) -> Result<Vec<&'de RawValue>, Mistake> {
-        let mut parser = trusted_parser(self.text);
+        let mut parser = checked_parser(self.text);
         let items = parser.deserialize_seq(ItemsVisitor { left: self.budget.left.get() });
         let items = items.map_err(|error| Mistake::of_syntax(&error))?;
 
@@ -88,13 +100,13 @@ impl<'de> JsonText<'de, '_> {
     }
 
     fn read_free_json<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.budget.take(count_values(self.text.as_bytes()))?;
+        self.budget.take_free_json(self.text)?;
         let is_object = self.text.starts_with('{');
         let unexpected = if is_object { Unexpected::Map } else { Unexpected::Seq };
         // The parser's own mistake of data could quote a value, so it is replaced by this one.
         let mismatch = Mistake::invalid_type(unexpected, &visitor);
 
-        let read = trusted_parser(self.text).deserialize_any(visitor);
+        let read = checked_parser(self.text).deserialize_any(visitor);
         read.map_err(|error| if error.is_data() { mismatch } else { Mistake::of_syntax(&error) })
     }
 }
@@ -170,7 +182,7 @@ impl<'de> Deserializer<'de> for JsonText<'de, '_> {
             return visitor.visit_newtype_struct(self);
         }
 
-        let mut parser = trusted_parser(self.text);
+        let mut parser = checked_parser(self.text);
         parser.deserialize_newtype_struct(name, visitor).map_err(|error| Mistake::of_syntax(&error))
     }
 

@@ -18,6 +18,8 @@ use crate::server_pool::{AddError, Registered};
 
 /// Longest name of an agent that is remembered, in bytes.
 const AGENT_BYTES_MAX: usize = 128;
+/// Longest registration, in bytes of its JSON: the file of all that may be stays one that is read.
+const REGISTRATION_BYTES_MAX: usize = 16 << 10;
 /// What an agent without a usable name is remembered as. No name of an agent has a bracket.
 const UNNAMED_AGENT: &str = "[unnamed]";
 /// The error of every registration whose server could not be reached, as the C# bridge words it.
@@ -73,6 +75,7 @@ async fn register(
     let is_name = (1..=AGENT_BYTES_MAX).contains(&agent.trim().len());
     let agent = if is_name { agent } else { UNNAMED_AGENT };
     members.insert(REGISTERED_BY.to_owned(), json!(agent));
+    check_length(&members)?;
     let entry = Entry::parse(&name, members.clone(), Variables::Refused).map_err(|mistakes| {
         let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         let mistakes = mistakes.join("; ");
@@ -94,6 +97,16 @@ async fn register(
     }
 
     Ok(text)
+}
+
+/// Refuses a registration that is too long to be kept with the others, in the form in which it is.
+fn check_length(members: &Map<String, Value>) -> Result<(), CallError> {
+    let bytes = serde_json::to_vec_pretty(members).map_or(usize::MAX, |text| text.len());
+    if bytes <= REGISTRATION_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("the registration has more than {REGISTRATION_BYTES_MAX} bytes");
+    Err(CallError::new(ErrorCode::InvalidArguments, text))
 }
 
 /// The error for the agent whose server the operator does not want.
@@ -154,3 +167,6 @@ fn entry_members(request: McpRegisterServerRequest) -> Map<String, Value> {
 
     members
 }
+
+#[cfg(test)]
+mod tests;

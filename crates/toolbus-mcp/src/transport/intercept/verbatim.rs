@@ -18,6 +18,7 @@ use toolbus_json::{Limits, count_values};
 use toolbus_wire::json::RawJson;
 
 use super::{CallTag, WireState};
+use crate::catalogue::TOOLS_MAX;
 use crate::transport::{MESSAGE_LIMITS, MESSAGE_VALUES_MAX, PARTS_LIMITS};
 
 /// What the id of an answer may have: ours are numbers, and some servers make texts of them.
@@ -75,7 +76,7 @@ impl WireState {
             if tag.is_listing() && count_values(message) > MESSAGE_VALUES_MAX {
                 return None;
             }
-            let kind: ResultKind<'_> = toolbus_json::from_trusted(result.get()).ok()?;
+            let kind: ResultKind<'_> = toolbus_json::from_checked(result.get()).ok()?;
             let is_complete = kind.result_type.is_none_or(|kind| kind.get() == r#""complete""#);
             let is_error = kind.is_error.is_some_and(|is_error| is_error.get() == "true");
             is_complete.then_some(((tag, is_error), result))
@@ -101,13 +102,14 @@ impl WireState {
     }
 
     fn bound_values(&self, message: Vec<u8>, answers: Option<RequestId>) -> Reading {
-        if count_values(&message) <= MESSAGE_VALUES_MAX {
+        // Its reader limits the depth, and says so.
+        let Err(over) = MESSAGE_LIMITS.with_depth(usize::MAX).check(&message) else {
             return Reading::Text(message);
-        }
+        };
         tracing::warn!(
             server = self.server,
             bytes = message.len(),
-            "skipping message of MCP server: it has more than {MESSAGE_VALUES_MAX} values"
+            "skipping message of MCP server: {over}"
         );
         Reading::TooManyValues(answers)
     }
@@ -151,6 +153,7 @@ impl WireState {
 
 /// What stands in for a list of tools: those that rmcp can read. Over HTTP it repeats arguments of
 /// calls in headers where a tool's schema says so, and takes out tools that say so in a wrong way.
+/// They are as many as a catalogue takes, and one more that says that there are too many.
 fn stand_in_of_tools(result: &RawJson) -> Option<ServerResult> {
     #[derive(Deserialize)]
     struct Tools<'a> {
@@ -159,10 +162,10 @@ fn stand_in_of_tools(result: &RawJson) -> Option<ServerResult> {
     }
 
     // The values of a list were counted.
-    let listed: Tools<'_> = toolbus_json::from_trusted(result.text()).ok()?;
+    let listed: Tools<'_> = toolbus_json::from_checked(result.text()).ok()?;
     let tools = listed.tools.into_iter();
     let tools = tools.filter_map(|tool| toolbus_json::from_str(tool.get(), &MESSAGE_LIMITS).ok());
-    Some(ListToolsResult::with_all_items(tools.collect()).into())
+    Some(ListToolsResult::with_all_items(tools.take(TOOLS_MAX + 1).collect()).into())
 }
 
 /// The members of the caller's `_meta` that are about more than its own hop, and those of this one.

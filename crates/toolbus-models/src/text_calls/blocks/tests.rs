@@ -79,6 +79,18 @@ fn a_block_that_is_too_large_is_not_kept() {
     assert_eq!(text.len(), BLOCK_BYTES_MAX + 1);
 }
 
+/// What is held back is not looked through again with each piece.
+#[test]
+fn an_opening_with_many_blanks_behind_it_is_read_once() {
+    const BLANKS: usize = 100_000;
+
+    let blanks = || std::iter::repeat_n(" ", BLANKS);
+    let opening = || std::iter::once("```tool_call").chain(blanks());
+    assert_eq!(read(opening().chain(["\n{}\n```"])), [block("{}\n", true)]);
+    let whole = format!("```tool_call{}x", " ".repeat(BLANKS));
+    assert_eq!(read(opening().chain(["x"])), [text(&whole)]);
+}
+
 proptest! {
     /// However a text is cut, its blocks are the same.
     #[test]

@@ -64,6 +64,7 @@ fn nesting_is_bounded() {
 #[test]
 fn wrong_escapes_are_replaced() {
     check(r#""\x\u12\ud800\udc00\ud800x""#, Ok("\"\u{FFFD}\u{FFFD}12𐀀\u{FFFD}x\""));
+    check(r#""\u+123\ud800\u+c00""#, Ok("\"\u{FFFD}+123\u{FFFD}\u{FFFD}+c00\""));
 }
 
 #[test]

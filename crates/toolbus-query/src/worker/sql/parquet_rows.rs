@@ -37,12 +37,20 @@ pub(super) fn load(
 }
 
 fn load_from(chunks: impl ChunkReader + 'static, table: &mut Table<'_>) -> Result<(), Refusal> {
+    load_rows(chunks, table, usize::MAX)
+}
+
+fn load_rows(
+    chunks: impl ChunkReader + 'static,
+    table: &mut Table<'_>,
+    rows_max: usize,
+) -> Result<(), Refusal> {
     let reader = SerializedFileReader::new(chunks).map_err(damaged)?;
     for column in reader.metadata().file_metadata().schema().get_fields() {
         table.column(column.name().as_bytes())?;
     }
 
-    for row in reader.get_row_iter(None).map_err(damaged)? {
+    for row in reader.get_row_iter(None).map_err(damaged)?.take(rows_max) {
         insert(&row.map_err(damaged)?, table)?;
     }
     Ok(())
@@ -117,4 +125,13 @@ impl ChunkReader for SourceChunks {
         self.get_read(start)?.read_exact(&mut bytes)?;
         Ok(bytes.into())
     }
+}
+
+/// Loads the first rows: a few bytes may stand for very many. What panics in [`load`] does here.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8], rows_max: usize) {
+    let connection = super::open().expect("a database in memory");
+    let mut table = Table::new(&connection);
+    let chunks = Bytes::copy_from_slice(bytes);
+    let _ = catch_unwind(AssertUnwindSafe(|| load_rows(chunks, &mut table, rows_max)));
 }

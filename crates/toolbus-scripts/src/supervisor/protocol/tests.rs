@@ -114,6 +114,8 @@ fn strangers_are_not_heard_and_losses_are_noticed() {
     assert!(matches!(reports(&["n0 0 out %%\n"]), Err(Error::Unknown(_))));
     let long = "x".repeat(LINE_BYTES_MAX);
     assert_eq!(reports(&[&long, "x"]), Err(Error::TooLong));
+    assert_eq!(reports(&[&long, "\nn0 0 ready \n"]), Ok(vec![Report::Ready]));
+    assert_eq!(reports(&[&format!("{long}x\n")]), Err(Error::TooLong));
 }
 
 #[test]
@@ -122,6 +124,20 @@ fn who_comes_later_hears_from_the_next_ready_on() {
     let accepted = reader.accept(b"n0 6 out aA==\nn0 7 ready \nn0 8 started \n");
     assert_eq!(accepted, Ok(vec![Report::Ready, Report::Started]));
     assert_eq!(reader.accept(b"n0 10 ready \n"), Err(Error::Gap { expected: 9 }));
+
+    let mut reader = ReportReader::joining_late("n0");
+    assert_eq!(reader.accept(b"n0 18446744073709551614 ready \n"), Ok(vec![Report::Ready]));
+    let last = reader.accept(b"n0 18446744073709551615 started \n");
+    assert_eq!(last, Err(Error::Unknown("started ".to_owned())));
+}
+
+#[test]
+fn no_more_reports_are_built_than_a_supervisor_writes_at_once() {
+    let lines = |count: usize| (0..count).map(|number| format!("n0 {number} ready\n"));
+    let most: String = lines(REPORTS_MAX).collect();
+    assert_eq!(reports(&[&most]), Ok(vec![Report::Ready; REPORTS_MAX]));
+    let more: String = lines(REPORTS_MAX + 1).collect();
+    assert_eq!(reports(&[&more]), Err(Error::TooMany));
 }
 
 #[test]

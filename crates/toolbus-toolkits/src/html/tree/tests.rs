@@ -1,5 +1,7 @@
 //! What is made of tags, whole and broken.
 
+use toolbus_testkit::memory::peak_bytes;
+
 use super::*;
 
 /// The tree in one line: `div(p("x"))`.
@@ -86,6 +88,29 @@ fn scripts_and_their_like_are_passed_over() {
     );
     check("a<!-- <script> -->b", r#""a" "b""#);
     check("a<script>never closed <p>x", r#""a""#);
+}
+
+#[test]
+fn attributes_are_those_that_are_kept_and_the_first_of_a_name() {
+    let page = Page::parse("</p id=no href=no><a id=x HREF=a&amp;b href=c class hidden src=''>x");
+    let Some(Child::Element(link)) = page.children(page.root()).next() else { panic!("a link") };
+    let attributes: Vec<_> =
+        link.attributes.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert_eq!(attributes, [("href", "a&b"), ("class", ""), ("hidden", ""), ("src", "")]);
+}
+
+/// Those that are not kept are not held either.
+#[test]
+fn attributes_of_one_tag_take_no_memory() {
+    let names: String = (0..150_000).map(|at| format!("a{at}=x ")).collect();
+    let html = format!("<p {names}class=c>x");
+    drop(names);
+    let before = peak_bytes();
+    let page = Page::parse(&html);
+    let grown = peak_bytes() - before;
+    assert!(grown <= 8 << 20, "{} MiB more", grown >> 20);
+    let Some(Child::Element(paragraph)) = page.children(page.root()).next() else { panic!("one") };
+    assert_eq!(paragraph.attribute("class"), Some("c"));
 }
 
 #[test]

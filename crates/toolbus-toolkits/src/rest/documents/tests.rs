@@ -31,13 +31,34 @@ fn aliases_do_not_multiply() {
         let item = format!("*a{}", level - 1);
         bomb += &format!("a{level}: &a{level} [{}]\n", vec![item; 9].join(", "));
     }
-    assert!(matches!(parse(&bomb), Err(DocumentError::Syntax(_))));
+    let limits = YAML_LIMITS.with_values(20_000);
+    assert!(matches!(parse_yaml(&bomb, &limits), Err(DocumentError::TooManyValues(20_000))));
 }
 
 #[test]
 fn depth_is_bounded() {
     let deep = format!("a: {}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(matches!(parse(&deep), Err(DocumentError::Syntax(_))));
+}
+
+#[test]
+fn yaml_is_bounded_with_what_its_aliases_repeat() {
+    let limits = Limits::of_bytes(1_000).with_values(100).with_depth(4);
+    let refusal = |yaml: &str| parse_yaml(yaml, &limits).expect_err("refused").to_string();
+    let (zeros, long) = (vec!["0"; 60].join(", "), "x".repeat(600));
+    for yaml in [format!("a: [{zeros}]"), format!("a: {long}")] {
+        assert!(parse_yaml(&yaml, &limits).is_ok(), "{yaml}");
+    }
+
+    let values = "it has more than 100 values";
+    assert_eq!(refusal(&format!("a: [{zeros}, {zeros}]")), values);
+    assert_eq!(refusal(&format!("a: &a [{zeros}]\nb: *a\n")), values);
+    let bytes = "it has more than 16777216 bytes";
+    assert_eq!(refusal(&format!("a: {long}\nb: {long}\n")), bytes);
+    assert_eq!(refusal(&format!("a: &a {long}\nb: *a\n")), bytes);
+    assert!(parse_yaml("a: [[[0]]]", &limits).is_ok());
+    let deep = parse_yaml("a: [[[[0]]]]", &limits);
+    assert!(matches!(deep, Err(DocumentError::Syntax(_))));
 }
 
 /// As many values as fit into the bytes of a document.

@@ -6,8 +6,13 @@ use serde_json::{Map, Value, json};
 const DEPTH_MAX: usize = 40;
 /// How many values one operation may have when its references are resolved.
 const VALUES_MAX: usize = 10_000;
+/// How many bytes of texts and names it may have then. More than its endpoint takes, because not
+/// all of it is kept.
+const TEXT_BYTES_MAX: usize = 1 << 20;
 /// How many references may follow each other.
 const CHAIN_MAX: usize = 16;
+/// Longest reference, in bytes.
+const REFERENCE_BYTES_MAX: usize = 4 << 10;
 /// Members that are OpenAPI's alone, or long and of no use to models.
 const DROPPED: [&str; 7] =
     ["discriminator", "xml", "externalDocs", "example", "examples", "nullable", "deprecated"];
@@ -15,14 +20,15 @@ const DROPPED: [&str; 7] =
 /// Resolves references of one operation.
 pub(super) struct Resolver<'a> {
     document: &'a Value,
-    left: usize,
+    values_left: usize,
+    bytes_left: usize,
     /// What is being resolved, so that a circle is seen.
     open: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
     pub(super) fn new(document: &'a Value) -> Self {
-        Self { document, left: VALUES_MAX, open: Vec::new() }
+        Self { document, values_left: VALUES_MAX, bytes_left: TEXT_BYTES_MAX, open: Vec::new() }
     }
 
     /// What a reference stands for, and other values as they are. What is in it is not resolved.
@@ -35,6 +41,33 @@ impl<'a> Resolver<'a> {
         Err("references follow each other without an end".to_owned())
     }
 
+    /// Counts a text that is copied.
+    pub(super) fn take_text(&mut self, text: &str) -> Result<(), String> {
+        let left = self.bytes_left.checked_sub(text.len());
+        self.bytes_left = left.ok_or("its schema is too large")?;
+        Ok(())
+    }
+
+    fn take_value(&mut self) -> Result<(), String> {
+        self.values_left = self.values_left.checked_sub(1).ok_or("its schema is too large")?;
+        Ok(())
+    }
+
+    /// Counts a value that is copied as it is, with all that is in it. Its depth was bounded when
+    /// the document was read.
+    fn take_whole(&mut self, value: &Value) -> Result<(), String> {
+        self.take_value()?;
+        match value {
+            Value::String(text) => self.take_text(text),
+            Value::Array(values) => values.iter().try_for_each(|value| self.take_whole(value)),
+            Value::Object(members) => members.iter().try_for_each(|(name, value)| {
+                self.take_text(name)?;
+                self.take_whole(value)
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+        }
+    }
+
     /// A schema without references.
     pub(super) fn resolve(&mut self, schema: &Value) -> Result<Value, String> {
         self.resolve_below(schema, 0)
@@ -44,7 +77,7 @@ impl<'a> Resolver<'a> {
         if depth > DEPTH_MAX {
             return Err("its schema is nested too deeply".to_owned());
         }
-        self.left = self.left.checked_sub(1).ok_or("its schema is too large")?;
+        self.take_value()?;
 
         match schema {
             Value::Object(members) => match reference_of(schema) {
@@ -54,6 +87,10 @@ impl<'a> Resolver<'a> {
             Value::Array(values) => {
                 let values = values.iter().map(|value| self.resolve_below(value, depth + 1));
                 Ok(Value::Array(values.collect::<Result<_, _>>()?))
+            }
+            Value::String(text) => {
+                self.take_text(text)?;
+                Ok(schema.clone())
             }
             plain => Ok(plain.clone()),
         }
@@ -68,16 +105,18 @@ impl<'a> Resolver<'a> {
         if self.open.iter().any(|open| open == reference) {
             return Err(format!("its schema contains itself ({})", shown(reference)));
         }
+        self.take_text(reference)?;
         let target = self.find(reference)?;
         self.open.push(reference.to_owned());
         let resolved = self.resolve_below(target, depth + 1);
         self.open.pop();
 
         let mut resolved = resolved?;
-        if let (Value::Object(resolved), Some(description @ Value::String(_))) =
+        if let (Value::Object(resolved), Some(Value::String(description))) =
             (&mut resolved, members.get("description"))
         {
-            resolved.insert("description".to_owned(), description.clone());
+            self.take_text(description)?;
+            resolved.insert("description".to_owned(), Value::String(description.clone()));
         }
         Ok(resolved)
     }
@@ -89,6 +128,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<Value, String> {
         let mut resolved = Map::new();
         for (key, value) in members {
+            self.take_text(key)?;
             if DROPPED.contains(&key.as_str()) || key.starts_with("x-") {
                 continue;
             }
@@ -100,7 +140,7 @@ impl<'a> Resolver<'a> {
                 }
                 // Values, whatever is in them.
                 "enum" | "const" | "default" | "required" => {
-                    self.left = self.left.checked_sub(1).ok_or("its schema is too large")?;
+                    self.take_whole(value)?;
                     value.clone()
                 }
                 _ => self.resolve_below(value, depth + 1)?,
@@ -115,6 +155,7 @@ impl<'a> Resolver<'a> {
         let Value::Object(named) = named else { return Ok(json!({})) };
         let mut resolved = Map::new();
         for (name, schema) in named {
+            self.take_text(name)?;
             resolved.insert(name.clone(), self.resolve_below(schema, depth + 1)?);
         }
         Ok(Value::Object(resolved))
@@ -123,6 +164,9 @@ impl<'a> Resolver<'a> {
     /// The value that a reference within the document points to.
     fn find(&self, reference: &str) -> Result<&'a Value, String> {
         let missing = || format!("the reference {} leads nowhere", shown(reference));
+        if reference.len() > REFERENCE_BYTES_MAX {
+            return Err(format!("the reference {} is too long", shown(reference)));
+        }
         let Some(pointer) = reference.strip_prefix('#') else {
             return Err(format!("the reference {} leads out of the document", shown(reference)));
         };
@@ -136,8 +180,9 @@ fn reference_of(value: &Value) -> Option<&str> {
     value.get("$ref").and_then(Value::as_str)
 }
 
-fn shown(reference: &str) -> String {
-    format!("'{}'", reference.chars().take(200).collect::<String>())
+/// A name or a reference for a message.
+pub(super) fn shown(name: &str) -> String {
+    format!("'{}'", name.chars().take(200).collect::<String>())
 }
 
 /// Writes what OpenAPI 3.0 has of its own as JSON Schema does.

@@ -1,5 +1,7 @@
 //! What documents become, and which are refused.
 
+use toolbus_testkit::memory::peak_bytes;
+
 use super::*;
 use crate::rest::AuthType;
 
@@ -177,6 +179,82 @@ fn circles_and_bombs_of_references_are_refused() {
         document.pointer_mut(pet).expect("it is there")["tag"] = schema;
     });
     assert!(deep.contains("too deeply"), "{deep}");
+}
+
+/// What a document has once may be referred to thousands of times.
+#[test]
+fn texts_and_lists_that_are_copied_count() {
+    let check = |shared: Value| {
+        let before = peak_bytes();
+        let problem = problem(|document| {
+            let schemas = document["components"]["schemas"].as_object_mut().expect("an object");
+            let reference = |at| (format!("p{at}"), json!({"$ref": "#/components/schemas/Shared"}));
+            let properties: Map<_, _> = (0..2_000).map(reference).collect();
+            schemas.insert("Shared".into(), shared);
+            schemas.insert("Pet".into(), json!({"properties": properties}));
+        });
+        assert!(problem.contains("'replacePet'") && problem.contains("too large"), "{problem}");
+        let grown = peak_bytes() - before;
+        assert!(grown < 64 << 20, "{} MiB more", grown >> 20);
+    };
+
+    let long = "x".repeat(100_000);
+    check(json!({"description": long}));
+    check(json!({"enum": [long]}));
+    check(json!({"enum": vec![0; 5_000]}));
+    check(json!({"default": {&long: null}}));
+    check(json!({"properties": {&long: {}}}));
+    // What is left out was looked at.
+    check(json!({format!("x-{long}"): 1}));
+}
+
+#[test]
+fn references_are_bounded() {
+    let long = problem(|document| {
+        let name = "s".repeat(5_000);
+        document["components"]["requestBodies"]["Pet"] =
+            json!({"$ref": format!("#/components/requestBodies/{name}")});
+        document["components"]["requestBodies"][&name] = json!({});
+    });
+    assert!(long.contains("is too long") && long.len() < 500, "{long}");
+}
+
+#[test]
+fn parameters_are_bounded() {
+    let with = |count: usize| {
+        let mut document = document();
+        let parameter =
+            |at| json!({"name": format!("q{at}"), "in": "query", "schema": {"type": "string"}});
+        let get = &mut document["paths"]["/pets/{petId}"]["get"];
+        get["parameters"] = (0..count).map(parameter).collect();
+        import(&document, &OpenApiDocument::default())
+    };
+    // One more is that of the path.
+    assert!(with(PARAMETERS_MAX - 1).is_ok());
+    let problem = with(PARAMETERS_MAX).expect_err("refused").to_string();
+    assert!(problem.contains("more than 500 parameters"), "{problem}");
+}
+
+#[test]
+fn addresses_are_bounded_before_they_are_made() {
+    let before = peak_bytes();
+    let check = |part: &str, change: &dyn Fn(&mut Value)| {
+        let problem = problem(change);
+        assert!(problem.contains(part) && problem.len() < 500, "{problem}");
+    };
+
+    check("too long", &|d| {
+        let variables = json!({"a": {"default": "x".repeat(256 << 10)}});
+        d["servers"] = json!([{"url": "{a}".repeat(600), "variables": variables}]);
+    });
+    check("too long", &|d| {
+        d["servers"] = json!([{"url": format!("https://a.example/{}", "x".repeat(2_000))}]);
+    });
+    check("more than 8192 bytes", &|d| {
+        d["paths"] = json!({format!("/{}", "{a}".repeat(4_000)): {"get": {"operationId": "a"}}});
+    });
+    let grown = peak_bytes() - before;
+    assert!(grown < 64 << 20, "{} MiB more", grown >> 20);
 }
 
 #[test]

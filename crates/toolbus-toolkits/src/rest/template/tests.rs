@@ -1,6 +1,7 @@
 //! What arguments make of addresses, and what they cannot.
 
 use serde_json::json;
+use toolbus_testkit::memory::peak_bytes;
 
 use super::*;
 
@@ -79,6 +80,16 @@ fn parameters_are_left_out_where_they_are_not_given() {
     check("https://a.example/x?k=v{&a}", json!({"a": 1}), "https://a.example/x?k=v&a=1");
     check("https://a.example/x?k=v{?a}", json!({"a": 1}), "https://a.example/x?k=v&a=1");
     check("https://a.example{?f[x]}", json!({"f[x]": 1}), "https://a.example/?f%5Bx%5D=1");
+}
+
+#[test]
+fn an_argument_with_many_places_makes_no_long_address() {
+    let template = format!("https://a.example/x{{?{}}}", vec!["a"; 3_000].join(","));
+    let before = peak_bytes();
+    let expanded = expand(&template, json!({"a": "x".repeat(64 << 10)}));
+    assert_eq!(expanded, Err(ExpandError::TooLong));
+    let grown = peak_bytes() - before;
+    assert!(grown < 64 << 20, "{} MiB more", grown >> 20);
 }
 
 #[test]

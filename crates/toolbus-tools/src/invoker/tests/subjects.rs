@@ -3,7 +3,7 @@
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::*;
-use crate::artifact::{ReadReferences, find_references};
+use crate::artifact::{ReadReferences, replace_references};
 use crate::budget::Budget;
 use crate::gate::{Gate, Passage, Verdict};
 use crate::id::ToolId;
@@ -175,12 +175,10 @@ impl ReadReferences for Texts {
         _: &'a ToolEntry,
         arguments: &'a mut Value,
     ) -> BoxFuture<'a, Result<(), CallError>> {
-        for (pointer, text) in find_references(arguments) {
-            let found = self.0.iter().find(|(name, _)| *name == text);
-            if let (Some((_, value)), Some(place)) = (found, arguments.pointer_mut(&pointer)) {
-                *place = json!(value);
-            }
-        }
+        replace_references(arguments, &mut |text: &str| {
+            let (_, value) = self.0.iter().find(|(name, _)| *name == text)?;
+            Some(json!(value))
+        });
         Box::pin(ready(Ok(())))
     }
 }

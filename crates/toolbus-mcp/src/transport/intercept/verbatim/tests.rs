@@ -96,3 +96,12 @@ fn a_message_of_too_many_values_is_not_read() {
     wire.record_outgoing(&request(3, &tag, json!(null)));
     assert!(look(&wire, &list).is_some(), "nobody looks into the result of a call");
 }
+
+/// A tool that is read takes many times its text.
+#[test]
+fn of_a_long_list_only_so_many_tools_are_shown() {
+    let tools = vec![r#"{"name":"t","inputSchema":{}}"#; TOOLS_MAX + 10].join(",");
+    let shown = stand_in_of_tools(&raw(&format!(r#"{{"tools":[{tools}]}}"#)));
+    let Some(ServerResult::ListToolsResult(shown)) = shown else { panic!("a list") };
+    assert_eq!(shown.tools.len(), TOOLS_MAX + 1);
+}
