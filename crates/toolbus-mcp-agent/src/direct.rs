@@ -198,7 +198,7 @@ impl DirectTools {
 
         for details in tools {
             let known = offered.names.get(&details.name).cloned();
-            let free = |name: &String| !taken.contains(name) && self.is_free(name, offered);
+            let free = |name: &String| !taken.contains(name) && self.registry.find(name).is_none();
             let name = known.or_else(|| candidate_names(server, &details.name).find(free));
             let Some(name) = name.filter(|_| listed.len() < room) else {
                 left_out += 1;
@@ -220,10 +220,6 @@ impl DirectTools {
 
         offered.names = names;
         left_out + errors.len()
-    }
-
-    fn is_free(&self, name: &str, offered: &OfferedServer) -> bool {
-        offered.names.values().any(|own| own == name) || self.registry.find(name).is_none()
     }
 
     fn offer(
@@ -309,3 +305,6 @@ impl Executor for DirectTool {
         Ok(Some(Subject { annotations: self.annotations, ..subject }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,7 @@ impl TextValue for ListenAddress {
             None => host,
         };
 
-        if host.contains(|c: char| c.is_whitespace() || c == '/') {
+        if host.contains(|c: char| c.is_whitespace() || matches!(c, '/' | '[' | ']')) {
             return Err("its host is not a name or an IP address".to_owned());
         }
 

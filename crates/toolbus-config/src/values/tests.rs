@@ -104,6 +104,10 @@ fn listen_addresses() {
     check::<ListenAddress>("::1:80", Err("brackets"));
     check::<ListenAddress>("http://h:80", Err("brackets"));
     check::<ListenAddress>("a b:80", Err("not a name"));
+    check::<ListenAddress>("[a]:80", Ok("a:80"));
+    for text in ["[[a]]:80", "[[::1]]:80", "[a:80", "a]:80", "[::1]]:80", "a[b]:80"] {
+        check::<ListenAddress>(text, Err("not a name"));
+    }
 }
 
 #[test]

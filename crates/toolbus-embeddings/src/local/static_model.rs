@@ -99,20 +99,19 @@ impl StaticModel {
     /// # Errors
     /// When the tokenizer cannot split it.
     pub fn vector(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
-        let mut sum = vec![0.0_f32; self.dimensions];
+        // At 64 bits: no numbers of 32 bits have a sum or a length that is out of range there.
+        let mut sum = vec![0.0_f64; self.dimensions];
         for token in self.tokenizer.split(text)? {
             let token = token as usize;
             let row = self.rows.as_ref().map_or(token, |rows| rows[token] as usize);
-            let weight = self.weights.as_ref().map_or(1.0, |weights| weights[token]);
+            let weight = self.weights.as_ref().map_or(1.0, |weights| f64::from(weights[token]));
             let values = &self.values[row * self.dimensions..][..self.dimensions];
-            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value);
+            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * f64::from(*value));
         }
 
-        let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
-        if length > 0.0 {
-            sum.iter_mut().for_each(|value| *value /= length);
-        }
-        Ok(sum)
+        let length = sum.iter().map(|value| value * value).sum::<f64>().sqrt();
+        let length = length.max(f64::MIN_POSITIVE);
+        Ok(sum.into_iter().map(|value| (value / length) as f32).collect())
     }
 
     #[cfg(test)]

@@ -73,6 +73,18 @@ fn a_text_is_the_mean_of_its_tokens() {
     assert_eq!(vector(&"red ".repeat(100_000)), [1.0, 0.0]);
 }
 
+#[test]
+fn a_vector_of_any_numbers_is_finite_and_has_length_one() {
+    for value in [2.5e38, 1e-30] {
+        let weights = weights([value, 0.0, 0.0, value / 4.0, -value, 0.0]);
+        let model = StaticModel::from_bytes(&weights, &word_pieces()).expect("it is a model");
+        assert_eq!(model.vector("red").expect("a vector"), [1.0, 0.0], "{value}");
+        assert_eq!(model.vector("red red red").expect("a vector"), [1.0, 0.0], "{value}");
+        assert_eq!(model.vector("redder blue").expect("a vector"), [0.0, 1.0], "{value}");
+        assert_eq!(model.vector("red blue").expect("a vector"), [0.0, 0.0], "{value}");
+    }
+}
+
 /// Static models of other makers have these.
 #[test]
 fn other_kinds_of_tokenizers_are_known() {

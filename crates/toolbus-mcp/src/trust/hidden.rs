@@ -74,7 +74,8 @@ impl fmt::Display for HiddenCounts {
     }
 }
 
-/// The text without its hidden characters; each is counted in `found`.
+/// The text without its hidden characters; each is counted in `found`. A text that was cleaned has
+/// none.
 pub(crate) fn clean_text<'a>(text: &'a str, found: &mut HiddenCounts) -> Cow<'a, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -93,8 +94,8 @@ pub(crate) fn clean_text<'a>(text: &'a str, found: &mut HiddenCounts) -> Cow<'a,
             continue;
         }
 
-        let previous = at.checked_sub(1).map(|at| chars[at]);
-        match hidden_kind_between(previous, c, chars.get(at + 1).copied()) {
+        let kept = cleaned.chars().next_back();
+        match hidden_kind_between(kept, c, chars.get(at + 1).copied()) {
             None => cleaned.push(c),
             Some(kind) => {
                 found.count(kind);
@@ -178,7 +179,9 @@ fn tagged_flag_length(chars: &[char]) -> usize {
     TAGGED_FLAGS.iter().find(|letters| is_flag(letters)).map_or(0, |letters| letters.len() + 2)
 }
 
-/// What kind of hidden character stands between its two neighbours, if it is one.
+/// What kind of hidden character stands between its two neighbors, if it is one. `previous` is the
+/// last that stays, and `next` counts only where it is one that always stays: so what stays has the
+/// same neighbors in the text that was cleaned, and stays there, too.
 fn hidden_kind_between(previous: Option<char>, c: char, next: Option<char>) -> Option<HiddenKind> {
     let kind = invisible_kind(c)?;
     let stays = match c {
@@ -236,12 +239,13 @@ fn is_joining(c: char) -> bool {
         | '\u{1E900}'..='\u{1E95F}')
 }
 
-/// Letters of scripts that put no space between words, so that a mark says where a line may end.
+/// Letters of scripts that put no space between words, so that a mark says where a line may end;
+/// without the two of Khmer that are invisible.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
-        '\u{E00}'..='\u{FFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17DD}'
-        | '\u{1950}'..='\u{19DF}' | '\u{1A20}'..='\u{1AAD}' | '\u{A9E0}'..='\u{A9FF}'
-        | '\u{AA60}'..='\u{AADF}')
+        '\u{E00}'..='\u{FFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17B3}'
+        | '\u{17B6}'..='\u{17DD}' | '\u{1950}'..='\u{19DF}' | '\u{1A20}'..='\u{1AAD}'
+        | '\u{A9E0}'..='\u{A9FF}' | '\u{AA60}'..='\u{AADF}')
 }
 
 /// Pictures, and signs that can be shown as pictures.

@@ -22,7 +22,8 @@ const CHECKED_BYTES_MAX: usize = 256;
 
 /// Lowers a schema that the registry accepts, and raises arguments, which stand behind the first
 /// line or the first byte 0. Asserts that the schemas are such as APIs accept, and that arguments
-/// which fit the strict one fit the tool's own once they are raised.
+/// which fit the strict one fit the tool's own once they are raised. Not so in draft 4, where 1.0 is
+/// no integer: strict mode cannot say that, and the tool's own check refuses it.
 pub fn schemas(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| matches!(byte, 0 | b'\n'));
     let (schema, arguments) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -34,7 +35,8 @@ pub fn schemas(bytes: &[u8]) {
     let Ok(strict) = Strict::lower(&schema) else { return };
     assert!(jsonschema::draft202012::meta::is_valid(strict.schema()), "{}", strict.schema());
 
-    let is_checked = arguments.len() <= CHECKED_BYTES_MAX;
+    let is_of_draft_4 = schema.to_string().contains("draft-04");
+    let is_checked = arguments.len() <= CHECKED_BYTES_MAX && !is_of_draft_4;
     let Ok(arguments) = from_slice::<Value>(arguments, &LIMITS) else { return };
     let mut raised = arguments.clone();
     strict.raise(&mut raised);

@@ -4,8 +4,9 @@
 //! It knows a part of JSON Schema: closed objects whose members are all required, no `allOf` or
 //! `not`, and few assertions. An optional member is lowered to a required one that may be null, and
 //! [`Strict::raise`] takes the null away again. Whatever fits the lowered schema fits the tool's
-//! own once it is raised. So annotations are dropped, and a schema with an assertion that strict
-//! mode does not know, or where a null would be ambiguous, is not lowered at all.
+//! own once it is raised, but for a number such as `1.0`, which is no integer in draft 4. So
+//! annotations are dropped, and a schema with an assertion that strict mode does not know, or where
+//! a null would be ambiguous, is not lowered at all.
 
 mod choices;
 mod limits;
@@ -65,6 +66,8 @@ const UNKNOWN: [&str; 23] = [
     "$recursiveRef",
     "contentSchema",
 ];
+/// What strict mode cannot say either, where it is an assertion: in older drafts.
+const UNKNOWN_IN_OLDER_DRAFTS: [&str; 2] = ["contentMediaType", "contentEncoding"];
 
 /// A schema in strict mode, and how arguments that fit it are raised.
 #[derive(Debug)]
@@ -102,7 +105,7 @@ impl Strict {
     pub(super) fn lower(schema: &Value) -> Result<Self, NotStrict> {
         let mut lowering = Lowering {
             root: schema,
-            asserts_formats: asserts_formats(schema),
+            is_of_older_draft: is_of_older_draft(schema),
             limits: Limits::default(),
             definitions: Definitions::default(),
             choices: Vec::new(),
@@ -153,8 +156,8 @@ enum Place {
 /// Lowers one schema with its definitions.
 struct Lowering<'a> {
     root: &'a Value,
-    /// Whether the tool's own check looks at formats.
-    asserts_formats: bool,
+    /// Whether the tool's own check looks at formats, and at what is encoded in texts.
+    is_of_older_draft: bool,
     limits: Limits,
     definitions: Definitions,
     /// The branches of each choice, to be looked at when all definitions are known.
@@ -176,6 +179,7 @@ impl Lowering<'_> {
     fn node(&mut self, schema: &Value, level: usize) -> Lowered {
         let Value::Object(members) = schema else { return not_strict("a part is a boolean") };
         check_keywords(members, Place::Within)?;
+        self.check_draft(schema, members)?;
         if self.depth >= DEPTH_MAX {
             return not_strict("it is nested too deep");
         }
@@ -201,6 +205,20 @@ impl Lowering<'_> {
         self.depth -= 1;
         add_description(&mut node.schema, members);
         Ok(node)
+    }
+
+    /// Refuses what older drafts assert and strict mode cannot say.
+    fn check_draft(&self, part: &Value, members: &Map<String, Value>) -> Result<(), NotStrict> {
+        if !self.is_of_older_draft {
+            return match is_of_older_draft(part) {
+                true => not_strict("a part is of an older draft"),
+                false => Ok(()),
+            };
+        }
+        match UNKNOWN_IN_OLDER_DRAFTS.iter().find(|keyword| has(members, keyword)) {
+            Some(keyword) => not_strict(format!("'{keyword}' cannot be said")),
+            None => Ok(()),
+        }
     }
 
     /// A reference to a definition of the schema.
@@ -330,7 +348,7 @@ impl Lowering<'_> {
     fn text(&self, members: &Map<String, Value>) -> Lowered {
         let format = members.get("format").and_then(Value::as_str);
         let is_known = format.is_none_or(|format| FORMATS.contains(&format));
-        if !is_known && self.asserts_formats {
+        if !is_known && self.is_of_older_draft {
             return not_strict("a text has a format that strict mode does not know");
         }
         let kept = STRING_ASSERTIONS.iter().filter(|k| is_known || **k != "format");
@@ -527,8 +545,9 @@ fn check_alone(members: &Map<String, Value>, alone: &str) -> Result<(), NotStric
     }
 }
 
-/// Whether a schema's own check looks at formats: in older drafts it does.
-fn asserts_formats(schema: &Value) -> bool {
+/// Whether a schema says that it is of one of the older drafts, where formats, and what is encoded
+/// in texts, are assertions.
+fn is_of_older_draft(schema: &Value) -> bool {
     let draft = schema["$schema"].as_str().unwrap_or_default();
     !draft.is_empty() && !draft.contains("2020-12") && !draft.contains("2019-09")
 }

@@ -29,6 +29,25 @@ fn what_nobody_sees_goes_and_is_counted() {
     check("f\u{200C}i \u{200D}", "fi ", "2 zero-width");
     check("\u{645}\u{200C}\u{200C}\u{200D}\u{6CC}", "\u{645}\u{200C}\u{6CC}", "2 zero-width");
     check("\u{1F600}\u{200D}x", "\u{1F600}x", "1 zero-width");
+    // Beside what goes itself.
+    check("1\u{FE0F}\u{200D}🔥", "1🔥", "1 zero-width, 1 variation selector");
+    check("\u{17B4}\u{200B}\u{1797}", "\u{1797}", "2 zero-width");
+    check("\u{1797}\u{200B}\u{17B4}", "\u{1797}", "2 zero-width");
+    check("\u{645}\u{2060}\u{200C}\u{6CC}", "\u{645}\u{200C}\u{6CC}", "1 zero-width");
+}
+
+/// All texts of a few characters, one of each kind that stays beside certain others.
+#[test]
+fn nothing_is_hidden_in_a_text_that_was_cleaned() {
+    let chars = "1\u{20E3}\u{FE0F}\u{1F525}\u{200D}\u{645}\u{200B}\u{1797}\u{17B4}\u{1100}\u{1160}\
+        \u{182E}\u{180B}\u{2028}";
+    let chars: Vec<char> = chars.chars().collect();
+    for number in 0..chars.len().pow(4) {
+        let at = |place| number / chars.len().pow(place) % chars.len();
+        let text: String = (0..4).map(|place| chars[at(place)]).collect();
+        let (once, _) = cleaned(&text);
+        assert_eq!(cleaned(&once), (once.clone(), String::new()), "{text:?}");
+    }
 }
 
 #[test]

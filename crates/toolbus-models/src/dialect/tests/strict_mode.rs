@@ -91,6 +91,35 @@ fn an_unknown_format_is_dropped_only_where_nobody_checks_it() {
     assert!(Strict::lower(&schema("http://json-schema.org/draft-07/schema#")).is_err());
 }
 
+/// In the older drafts these are assertions, too.
+#[test]
+fn what_is_encoded_in_a_text_is_dropped_only_where_nobody_checks_it() {
+    let lower = |draft: &str, property: &Value| {
+        let schema = json!({
+            "$schema": draft, "type": "object", "properties": {"p": property}, "required": ["p"]
+        });
+        Strict::lower(&schema).map(drop).map_err(|reason| reason.to_string())
+    };
+    let newer = "https://json-schema.org/draft/2020-12/schema";
+    let older = "http://json-schema.org/draft-07/schema#";
+    for keyword in ["contentMediaType", "contentEncoding"] {
+        for property in [
+            json!({"type": "string", keyword: "base64"}),
+            json!({"enum": ["e30="], keyword: "base64"}),
+            json!({"anyOf": [{"type": "string"}], keyword: "base64"}),
+        ] {
+            assert_eq!(lower(newer, &property), Ok(()), "{property}");
+            let reason = format!("'{keyword}' cannot be said");
+            assert_eq!(lower(older, &property), Err(reason), "{property}");
+        }
+    }
+
+    // A part may say that it is of another draft.
+    let part = json!({"$schema": older, "type": "string"});
+    assert_eq!(lower(older, &part), Ok(()));
+    assert_eq!(lower(newer, &part), Err("a part is of an older draft".to_owned()));
+}
+
 #[test]
 fn an_object_is_closed_and_requires_every_member() {
     let schema = json!({
