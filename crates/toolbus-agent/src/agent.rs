@@ -547,8 +547,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Writes down what was spent so far, before what it was spent for: another process that goes on
-    /// with this turn has no budget anew.
+    /// Writes down what was spent so far, before what it was spent for: another process that goes
+    /// on with this turn has no budget anew.
     async fn keep_spent(&self) {
         for work in &self.work {
             work.keep().await;

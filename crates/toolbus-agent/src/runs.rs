@@ -214,6 +214,7 @@ async fn add_usage(
 ) -> Result<(), StoreError> {
     let now = transaction.now_ms().await?;
     let number = |spent: u64| i64::try_from(spent).unwrap_or(i64::MAX);
+
     sqlx::query(
         "INSERT INTO agent_runs (run, notice_turns, calls, turns, tokens, micro_usd, changed_ms)
          VALUES ($1, 0, $2, $3, $4, $5, $6)

@@ -114,8 +114,7 @@ pub enum OverLimit {
         /// The limit.
         max: usize,
     },
-    /// A name of a member is the one behind which `serde_json` parses a text as JSON, whatever is in
-    /// it.
+    /// A member has the name behind which `serde_json` parses a text as JSON.
     #[error("it has a member of a reserved name")]
     ReservedName,
     /// A string, or a name of a member, is too long.

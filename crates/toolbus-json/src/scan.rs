@@ -4,9 +4,9 @@ use memchr::memchr2;
 
 use crate::{Limits, OverLimit};
 
-/// What `serde_json` gives a meaning as the first name of an object: the text behind it is parsed as
-/// JSON, with a depth of its own and whatever is in it. Another crate of a program may switch that
-/// on for all.
+/// What `serde_json` gives a meaning as the first name of an object: the text behind it is parsed
+/// as JSON, with a depth of its own. A crate that uses raw values enables that for all crates of its
+/// program.
 const RESERVED_NAME: &[u8] = b"$serde_json::private::RawValue";
 /// The same with each byte as `\uXXXX`.
 const RESERVED_NAME_ESCAPED_MAX: usize = RESERVED_NAME.len() * 6;

@@ -9,8 +9,8 @@ use toolbus_tools::call::ARGUMENTS_DEPTH_MAX;
 /// Largest answer, in bytes of its stream.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// What a model or its API writes: an event of an answer, a call in its text, or the arguments of a
-/// call, whose pieces may be all of the answer. It is not deeper than arguments may be, for it is put
-/// into messages.
+/// call, whose pieces may be all of the answer. It is not deeper than arguments may be: it becomes
+/// part of messages.
 pub(crate) const ANSWER_LIMITS: Limits =
     Limits::of_bytes(ANSWER_BYTES_MAX).with_depth(ARGUMENTS_DEPTH_MAX);
 

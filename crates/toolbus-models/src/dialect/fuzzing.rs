@@ -22,8 +22,8 @@ const CHECKED_BYTES_MAX: usize = 256;
 
 /// Lowers a schema that the registry accepts, and raises arguments, which stand behind the first
 /// line or the first byte 0. Asserts that the schemas are such as APIs accept, and that arguments
-/// which fit the strict one fit the tool's own once they are raised. Not so in draft 4, where 1.0 is
-/// no integer: strict mode cannot say that, and the tool's own check refuses it.
+/// which fit the strict one fit the tool's own once they are raised. Draft 4 is left out: 1.0 is no
+/// integer there, which strict mode cannot say, and the tool's own check refuses it.
 pub fn schemas(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| matches!(byte, 0 | b'\n'));
     let (schema, arguments) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

@@ -187,6 +187,7 @@ fn push_parameters(
         if text.len() > URL_BYTES_MAX {
             return;
         }
+
         let values = match arguments.get(name) {
             None => continue,
             Some(Value::Array(values)) if *is_exploded => values.iter().map(text_of).collect(),
