@@ -22,7 +22,7 @@ mod plain;
 mod scan;
 
 pub use plain::PlainValue;
-pub use scan::{count_values, is_reserved_name};
+pub use scan::count_values;
 
 /// Deepest nesting of a text that is read. `serde_json` reads no deeper into its own values.
 pub const DEPTH_MAX: usize = 127;

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::{OverLimit, is_reserved_name};
+use crate::OverLimit;
+use crate::scan::is_reserved_name;
 
 /// A value that is read from another format than JSON, such as YAML. [`Value`] itself would parse
 /// the text behind a name that `serde_json` reserves; here such a name is an error.

@@ -5,8 +5,8 @@ use memchr::memchr2;
 use crate::{Limits, OverLimit};
 
 /// What `serde_json` gives a meaning as the first name of an object: the text behind it is parsed
-/// as JSON, with a depth of its own. A crate that uses raw values enables that for all crates of its
-/// program.
+/// as JSON, with a depth of its own. A crate that uses raw values enables that for all crates of
+/// its program.
 const RESERVED_NAME: &[u8] = b"$serde_json::private::RawValue";
 /// The same with each byte as `\uXXXX`.
 const RESERVED_NAME_ESCAPED_MAX: usize = RESERVED_NAME.len() * 6;
@@ -27,9 +27,8 @@ pub fn count_values(text: &[u8]) -> usize {
     values
 }
 
-/// Whether a name of a member may not be used: `serde_json` would parse the text behind it.
-#[must_use]
-pub fn is_reserved_name(name: &str) -> bool {
+/// Whether `serde_json` would parse the text behind this name of a member.
+pub(crate) fn is_reserved_name(name: &str) -> bool {
     name.as_bytes() == RESERVED_NAME
 }
 

@@ -83,9 +83,6 @@ impl Fields {
             if members.len() >= PROBLEMS_MAX {
                 return Err(ApiError::invalid("the query has too many fields"));
             }
-            if toolbus_json::is_reserved_name(&name) {
-                return Err(ApiError::invalid("the query has a field of a reserved name"));
-            }
             let twice = members.insert(name.clone().into_owned(), Value::String(value.into()));
             if twice.is_some() {
                 return Err(ApiError::invalid(format!("{} is given twice", cut(&name))));

@@ -291,3 +291,60 @@ proptest! {
         prop_assert_eq!(read::<Sample>(shouted.as_bytes()), Ok(value));
     }
 }
+
+#[derive(Debug, Deserialize)]
+struct Holder {
+    #[serde(default)]
+    items: Vec<Option<u8>>,
+    #[serde(default)]
+    members: std::collections::HashMap<String, u8>,
+    #[serde(default)]
+    free: serde_json::Value,
+    raw: Option<RawJson>,
+}
+
+fn refused(body: &str) -> String {
+    read_value::<Holder>(body.as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn more_values_than_may_be_built_are_refused() {
+    let many = vec!["1"; VALUES_MAX + 1].join(",");
+    let named: Vec<_> = (0..=VALUES_MAX).map(|number| format!("\"{number}\":1")).collect();
+    let values = format!("it has more than {VALUES_MAX} values");
+    for (member, value) in [
+        ("items", format!("[{many}]")),
+        ("members", format!("{{{}}}", named.join(","))),
+        ("free", format!("[{many}]")),
+    ] {
+        let body = format!("{{\"{member}\":{value}}}");
+        let said = refused(&body);
+        assert!(said.starts_with(&format!("the body is invalid: `{member}`: {values}")), "{said}");
+    }
+
+    // All together.
+    let half = vec!["1"; VALUES_MAX / 2 + 10].join(",");
+    let said = refused(&format!("{{\"items\":[{half}],\"free\":[{half}]}}"));
+    assert!(said.contains(&values), "{said}");
+    let fits = vec!["1"; VALUES_MAX - 1].join(",");
+    let read: Holder = read_value(format!("{{\"items\":[{fits}]}}").as_bytes()).unwrap();
+    assert_eq!(read.items.len(), VALUES_MAX - 1);
+}
+
+#[test]
+fn what_is_kept_as_it_was_written_is_not_counted() {
+    let many = vec!["1"; VALUES_MAX + 1].join(",");
+    let body = format!("{{\"raw\":[{many}],\"unknown\":[{many}]}}");
+    let read: Holder = read_value(body.as_bytes()).unwrap();
+    assert_eq!(read.raw.unwrap().text().len(), many.len() + 2);
+    assert!(read.members.is_empty() && read.free.is_null());
+}
+
+#[test]
+fn a_text_within_a_text_is_not_parsed() {
+    let said = refused(r#"{"free":{"a":{"$serde_json::private::RawValue":"[1]"}}}"#);
+    assert!(said.contains("reserved name"), "{said}");
+    let raw = RawJson::parse(r#"{"$serde_json::private::RawValue":"[1]"}"#.to_owned()).unwrap();
+    assert_eq!(raw.to_value(100), Err(ValueError::Unreadable));
+    assert!(!raw.means(&serde_json::json!([1])));
+}

@@ -73,3 +73,13 @@ fn values_are_bounded_in_little_memory() {
     let grown = peak_bytes() - before;
     assert!(grown <= 4 * DOCUMENT_BYTES_MAX as u64, "{} MiB more", grown >> 20);
 }
+
+#[test]
+fn a_text_within_a_document_is_not_parsed() {
+    let json = r#"{"a": {"$serde_json::private::RawValue": "[1]"}}"#;
+    let yaml = "a:\n  \"\\x24serde_json::private::RawValue\": \"[1]\"\n";
+    for text in [json, yaml] {
+        let refused = parse(text).unwrap_err().to_string();
+        assert!(refused.contains("reserved name"), "{refused}");
+    }
+}
