@@ -34,7 +34,7 @@ fn many_strings_in_a_line_are_searched_once() {
 
     let endless = "\x1b]".repeat(STRINGS);
     let text = format!("{endless}\n\x1b]0;a title\x07{endless}");
-    assert_eq!(clean(&text), format!("{0}\n{0}", "]".repeat(STRINGS)));
+    assert_eq!(clean(&text), "\n");
     assert_eq!(clean(&"\u{9d}\x07".repeat(STRINGS)), "");
 }
 
