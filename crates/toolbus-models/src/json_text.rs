@@ -26,6 +26,15 @@ pub(crate) fn read_json(text: &str) -> Result<Value, Error> {
     }
 }
 
+/// How many values there are in one, itself among them.
+pub(crate) fn values_in(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values_in).sum(),
+        Value::Object(members) => members.values().map(values_in).sum(),
+        _ => 0,
+    }
+}
+
 /// The text with `\ufffd` in the place of each escape that stands for half of a surrogate pair.
 fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();

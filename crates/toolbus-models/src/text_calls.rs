@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
+use toolbus_json::VALUES_MAX;
 
 use crate::call_arguments::{cut_off, raised, unreadable};
 use crate::completion::{Completion, StopReason};
 use crate::dialect::{Dialect, LoweredTools};
 use crate::error::{ErrorKind, ModelError};
-use crate::json_text::read_json;
+use crate::json_text::{read_json, values_in};
 use crate::message::{
     AssistantMessage, AssistantPart, CallArguments, Message, ModelCall, ToolResult,
 };
@@ -183,7 +184,7 @@ fn read_calls(
     let too_many = || ErrorKind::TooLarge { limit: format!("more than {CALLS_MAX} calls") };
     let mut parts = Vec::new();
     let mut pieces = Vec::new();
-    let mut blocks = 0;
+    let (mut blocks, mut values) = (0, 0);
     for part in completion.message.parts {
         let AssistantPart::Text { text } = part else {
             parts.push(part);
@@ -206,6 +207,11 @@ fn read_calls(
                         blocks += 1;
                         let is_whole = is_closed || completion.stop == StopReason::End;
                         let call = read_call(&text, is_whole, tools, numbers);
+                        values += call.arguments.value().map_or(0, values_in);
+                        if values > VALUES_MAX {
+                            let limit = format!("more than {VALUES_MAX} values");
+                            return Err(ErrorKind::TooLarge { limit });
+                        }
                         parts.push(AssistantPart::Call(call));
                     }
                 }

@@ -1,12 +1,14 @@
 //! An answer while it is put together: its parts in order, its limits, and who is told of it.
 
 use serde_json::Value;
+use toolbus_json::{VALUES_MAX, count_values};
 
 use super::arguments::{ReadArguments, read_arguments};
-use crate::call_arguments::cut_off;
+use crate::call_arguments::{cut_off, unreadable};
 use crate::completion::{Completion, StopReason, TokenUsage};
 use crate::dialect::LoweredTools;
 use crate::error::ErrorKind;
+use crate::json_text::values_in;
 use crate::message::{
     AssistantMessage, AssistantPart, ModelCall, OpaqueReasoning, Reasoning, ReasoningForm,
 };
@@ -16,6 +18,9 @@ use crate::model::{ModelEvent, OnEvent};
 pub(crate) const CALLS_MAX: usize = 128;
 /// Most parts of one answer.
 const PARTS_MAX: usize = 4_096;
+/// Most values that are kept of one answer: those of the arguments of its calls, and of what its
+/// API wants back. One event has no more, and an answer has many events.
+const KEPT_VALUES_MAX: usize = VALUES_MAX;
 /// Longest id of a call, in bytes; a longer one is replaced.
 const CALL_ID_BYTES_MAX: usize = 256;
 /// Longest name of a tool that a model may write, in bytes; the rest is cut off, and there is no
@@ -34,6 +39,8 @@ pub(crate) struct Answer<'a> {
     on_event: OnEvent<'a>,
     parts: Vec<Draft>,
     calls: usize,
+    /// How many values are kept so far.
+    kept_values: usize,
     has_begun: bool,
     /// What the API said of tokens.
     pub(crate) usage: Option<TokenUsage>,
@@ -59,6 +66,7 @@ impl<'a> Answer<'a> {
             on_event,
             parts: Vec::new(),
             calls: 0,
+            kept_values: 0,
             has_begun: false,
             usage: None,
             stop: None,
@@ -110,7 +118,18 @@ impl<'a> Answer<'a> {
         form: ReasoningForm,
         value: Value,
     ) -> Result<PartIndex, ErrorKind> {
+        self.count_kept(values_in(&value))?;
         self.push_part(Draft::Reasoning { text: String::new(), opaque: Some((form, value)) })
+    }
+
+    /// Counts values that are added to what its API wants back.
+    pub(crate) fn count_kept(&mut self, values: usize) -> Result<(), ErrorKind> {
+        self.kept_values = self.kept_values.saturating_add(values);
+        if self.kept_values > KEPT_VALUES_MAX {
+            let limit = format!("more than {KEPT_VALUES_MAX} values");
+            return Err(ErrorKind::TooLarge { limit });
+        }
+        Ok(())
     }
 
     /// What its API wants back of reasoning.
@@ -228,7 +247,7 @@ impl<'a> Answer<'a> {
         Completion { message, stop, usage, model: self.model }
     }
 
-    fn finish_part(&self, draft: Draft, is_cut: bool) -> AssistantPart {
+    fn finish_part(&mut self, draft: Draft, is_cut: bool) -> AssistantPart {
         match draft {
             Draft::Text(text) => AssistantPart::Text { text },
 
@@ -243,12 +262,19 @@ impl<'a> Answer<'a> {
 
             Draft::Call { id, name, arguments, .. } => {
                 let tool = self.tools.find_own(&name);
+                let values = self.kept_values.saturating_add(count_values(arguments.as_bytes()));
                 let ReadArguments { arguments, written } = if is_cut && arguments.trim().is_empty()
                 {
                     ReadArguments { arguments: cut_off(&arguments), written: None }
+                } else if values > KEPT_VALUES_MAX {
+                    let problem = format!("the answer has more than {KEPT_VALUES_MAX} values");
+                    ReadArguments { arguments: unreadable(&arguments, &problem), written: None }
                 } else {
                     read_arguments(arguments, tool)
                 };
+
+                // A text within the text has more of them than were counted.
+                self.kept_values += arguments.value().map_or(0, values_in);
                 AssistantPart::Call(ModelCall { id, name, arguments, written })
             }
         }

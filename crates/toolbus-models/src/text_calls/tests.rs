@@ -87,6 +87,21 @@ fn too_many_calls_are_refused_at_the_first() {
     assert_eq!(numbers.0, CALLS_MAX);
 }
 
+#[test]
+fn arguments_are_bounded_in_all_blocks_together() {
+    let arguments = json!({"a": vec![0; VALUES_MAX / 5]});
+    let block = format!("```tool_call\n{}\n```\n", json!({"name": "a", "arguments": arguments}));
+    let tools = ToolList::default();
+    let read = |blocks: usize| {
+        let completion = completion_of(block.repeat(blocks));
+        read_calls(completion, tools.lowered(DIALECT), &mut CallNumbers(0))
+    };
+    assert_eq!(read(4).expect("there are few").calls().count(), 4);
+    let refused = read(5);
+    let is_refused = |limit: &str| limit == "more than 262144 values";
+    assert!(matches!(refused, Err(ErrorKind::TooLarge { limit }) if is_refused(&limit)));
+}
+
 /// A model that answers with so many blocks, in one piece.
 struct Blocks(usize);
 

@@ -80,7 +80,7 @@ fn text_that_is_too_long_is_refused_before_it_is_read() {
 #[test]
 fn text_that_is_nested_too_deep_is_refused() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    assert_eq!(refused(text(&deep)), "arguments are nested more than 127 deep");
+    assert_eq!(refused(text(&deep)), "arguments are nested more than 100 deep");
 }
 
 /// 1c.12: what nothing keeps is shown in words.

@@ -7,7 +7,7 @@ use crate::api::refusal;
 use crate::api::stream::{Progress, tokens};
 use crate::completion::{Completion, StopReason, TokenUsage};
 use crate::error::ErrorKind;
-use crate::json_text::read_json;
+use crate::json_text::{read_json, values_in};
 use crate::message::ReasoningForm;
 
 /// Puts an answer together.
@@ -69,11 +69,11 @@ impl<'a> AnthropicStream<'a> {
                 self.take_usage(&message["usage"]);
             }
             "content_block_start" => {
-                self.end_block();
+                self.end_block()?;
                 self.begin_block(&event)?;
             }
             "content_block_delta" => self.take_delta(&event)?,
-            "content_block_stop" => self.end_block(),
+            "content_block_stop" => self.end_block()?,
             "message_delta" => {
                 if let Some(reason) = event["delta"]["stop_reason"].as_str() {
                     self.answer.stop = Some(stop_reason(reason));
@@ -103,7 +103,8 @@ impl<'a> AnthropicStream<'a> {
 
     /// The whole answer.
     pub(crate) fn finish(mut self) -> Completion {
-        self.end_block();
+        // A block without its end stays as it began where it would be too large.
+        let _ = self.end_block();
         self.answer.usage = self.usage.read();
         if self.answer.stop == Some(StopReason::ToolCalls) && !self.answer.has_calls() {
             self.answer.stop = Some(StopReason::Other);
@@ -124,7 +125,7 @@ impl<'a> AnthropicStream<'a> {
         }
         for block in message["content"].as_array().into_iter().flatten() {
             self.begin_block(&json!({"content_block": block}))?;
-            self.end_block();
+            self.end_block()?;
         }
         self.answer.stop = message["stop_reason"].as_str().map(stop_reason);
         self.take_usage(&message["usage"]);
@@ -208,8 +209,8 @@ impl<'a> AnthropicStream<'a> {
         Ok(())
     }
 
-    fn end_block(&mut self) {
-        let Some(block) = self.block.take() else { return };
+    fn end_block(&mut self) -> Result<(), ErrorKind> {
+        let Some(block) = self.block.take() else { return Ok(()) };
         match block.kind {
             BlockKind::Call { part, given, has_pieces } => {
                 if let Some(given) = given.filter(|_| !has_pieces) {
@@ -220,6 +221,7 @@ impl<'a> AnthropicStream<'a> {
 
             BlockKind::Hosted { part, input } => {
                 let input = read_json(&input).ok().filter(Value::is_object);
+                self.answer.count_kept(input.as_ref().map_or(0, values_in))?;
                 if let (Some(block), Some(input)) = (self.answer.opaque_mut(part), input) {
                     block["input"] = input;
                 }
@@ -234,6 +236,7 @@ impl<'a> AnthropicStream<'a> {
             }
             BlockKind::Text | BlockKind::Other => {}
         }
+        Ok(())
     }
 
     fn take_usage(&mut self, usage: &Value) {

@@ -8,7 +8,7 @@ use crate::api::refusal;
 use crate::api::stream::{Progress, tokens};
 use crate::completion::{Completion, StopReason, TokenUsage};
 use crate::error::ErrorKind;
-use crate::json_text::read_json;
+use crate::json_text::{read_json, values_in};
 use crate::message::ReasoningForm;
 
 /// Most entries of `reasoning_details` that are kept.
@@ -181,20 +181,25 @@ impl<'a> ChatStream<'a> {
         };
 
         let Some(Value::Array(details)) = self.answer.opaque_mut(part) else { return Ok(()) };
+        let mut added = 0;
         for piece in pieces {
             let is_same = |last: &&mut Value| {
                 last["type"] == piece["type"] && last["index"] == piece["index"]
             };
             match details.last_mut().filter(is_same) {
-                Some(last) => merge_detail(last, piece),
-                None => details.push(piece.clone()),
+                Some(last) => added += merge_detail(last, piece),
+                None => {
+                    added += values_in(piece);
+                    details.push(piece.clone());
+                }
             }
         }
+
         if details.len() > DETAILS_MAX {
             let limit = format!("more than {DETAILS_MAX} pieces of reasoning");
             return Err(ErrorKind::TooLarge { limit });
         }
-        Ok(())
+        self.answer.count_kept(added)
     }
 
     fn take_call(&mut self, delta: &Value) -> Result<(), ErrorKind> {
@@ -248,9 +253,10 @@ impl<'a> ChatStream<'a> {
     }
 }
 
-/// Adds a piece to its entry: texts go on, all else is filled in.
-fn merge_detail(detail: &mut Value, piece: &Value) {
-    let (Value::Object(detail), Value::Object(piece)) = (detail, piece) else { return };
+/// Adds a piece to its entry: texts go on, all else is filled in. Returns how many values are new.
+fn merge_detail(detail: &mut Value, piece: &Value) -> usize {
+    let (Value::Object(detail), Value::Object(piece)) = (detail, piece) else { return 0 };
+    let mut added = 0;
     for (name, value) in piece {
         match (detail.get_mut(name), value) {
             (Some(Value::String(text)), Value::String(more))
@@ -258,12 +264,16 @@ fn merge_detail(detail: &mut Value, piece: &Value) {
             {
                 text.push_str(more);
             }
+            // Most pieces repeat members that say nothing.
+            (Some(Value::Null), Value::Null) => {}
             (Some(Value::Null) | None, value) => {
+                added += values_in(value);
                 detail.insert(name.clone(), value.clone());
             }
             _ => {}
         }
     }
+    added
 }
 
 /// Most dollars that an answer is believed to cost.

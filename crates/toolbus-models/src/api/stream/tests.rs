@@ -6,6 +6,7 @@ use super::super::chat::ChatFlavour;
 use super::super::sse::SseParser;
 use super::*;
 use crate::dialect::{Dialect, Listing, LoweredTools, lower};
+use crate::message::CallArguments;
 use crate::model::ModelEvent;
 
 fn tools(dialect: Dialect) -> LoweredTools {
@@ -99,6 +100,89 @@ fn the_streams_of_this_test_are_answers() {
         assert!(completion.calls().count() >= 1);
         assert_eq!((completion.usage.input, completion.usage.output), (7, 9));
     }
+}
+
+/// What becomes of an answer of these events.
+fn take(dialect: Dialect, events: &[Value]) -> Result<Completion, ErrorKind> {
+    let tools = tools(dialect);
+    let mut on_event = |_| {};
+    let answer = Answer::new("m", &tools, &mut on_event);
+    let mut stream = match dialect {
+        Dialect::Anthropic => AnswerStream::Anthropic(AnthropicStream::new(answer)),
+        _ => AnswerStream::Chat(ChatStream::new(answer, ChatFlavour::OpenRouter)),
+    };
+    for event in events {
+        stream.feed(&SseEvent { name: String::new(), data: event.to_string() })?;
+    }
+    stream.finish(Progress::Done).map_err(|error| error.kind)
+}
+
+/// A fifth of the values that an answer may have, and a little more.
+fn many() -> Vec<u8> {
+    vec![0; toolbus_json::VALUES_MAX / 5 + 10]
+}
+
+fn detail(detail: Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": {"reasoning_details": [detail]}}]})
+}
+
+#[test]
+fn what_an_api_wants_back_is_bounded_in_all_events_together() {
+    let start = |block: Value| json!({"type": "content_block_start", "content_block": block});
+    let hosted = |number: usize| {
+        let input = json!({"a": many()}).to_string();
+        let delta = json!({"type": "input_json_delta", "partial_json": input});
+        [
+            start(json!({"type": "server_tool_use", "id": number.to_string()})),
+            json!({"type": "content_block_delta", "delta": delta}),
+            json!({"type": "content_block_stop"}),
+        ]
+    };
+    let named = |number: usize| format!("data{number}");
+    let chat = Dialect::OpenAiChat;
+    let answers: [(_, Vec<Value>); 4] = [
+        (chat, (0..5).map(|n| detail(json!({"index": n, "data": many()}))).collect()),
+        (chat, (0..5).map(|n| detail(json!({"index": 0, named(n): many()}))).collect()),
+        (
+            Dialect::Anthropic,
+            (0..5).map(|_| start(json!({"type": "redacted", "data": many()}))).collect(),
+        ),
+        (Dialect::Anthropic, (0..5).flat_map(hosted).collect()),
+    ];
+
+    for (dialect, events) in answers {
+        let refused = take(dialect, &events);
+        let Err(ErrorKind::TooLarge { limit }) = refused else { panic!("{dialect:?} takes it") };
+        assert_eq!(limit, "more than 262144 values");
+    }
+}
+
+#[test]
+fn pieces_of_reasoning_that_repeat_themselves_are_not_counted() {
+    let piece = json!({"type": "reasoning.text", "index": 0, "text": "a", "signature": null});
+    let pieces = vec![piece; 100_000];
+    let events = [
+        json!({"choices": [{"delta": {"reasoning_details": pieces[..50_000]}}]}),
+        json!({"choices": [{"delta": {"reasoning_details": pieces[50_000..]}}]}),
+    ];
+    assert!(take(Dialect::OpenAiChat, &events).is_ok());
+}
+
+#[test]
+fn arguments_are_bounded_in_all_calls_together() {
+    let call = |index: usize| {
+        let arguments = json!({"a": many()}).to_string();
+        let function = json!({"name": "f", "arguments": arguments});
+        json!({"choices": [{"delta": {"tool_calls": [{"index": index, "function": function}]}}]})
+    };
+    let events: Vec<Value> = (0..6).map(call).collect();
+    let completion = take(Dialect::OpenAiChat, &events).expect("it is whole");
+    let is_read: Vec<bool> =
+        completion.calls().map(|call| call.arguments.value().is_some()).collect();
+    assert_eq!(is_read, [true, true, true, true, false, false]);
+    let last = completion.calls().last().expect("a call");
+    let CallArguments::NotJson { problem, .. } = &last.arguments else { panic!("too much") };
+    assert_eq!(problem, "the answer has more than 262144 values");
 }
 
 proptest! {
