@@ -476,19 +476,23 @@ impl<'a> Turn<'a> {
     /// The scope that the interrupted turn was begun in. Whoever brings it to its end, it goes on
     /// with that.
     async fn scope_begun_in(&mut self) -> Result<Arc<Scope>, Error> {
-        let lineage = self.session.lineage().cloned();
-        // The same run goes on in a scope that was restored already.
-        let Some(lineage) = lineage.filter(|lineage| lineage.run() != self.scope.run.as_str())
-        else {
+        let Some(lineage) = self.session.lineage().cloned() else {
             return Ok(Arc::clone(&self.scope));
         };
 
-        let account = self.runs.account(&lineage).await?;
+        // Work of one run may differ in doors, view and artifacts, and spends of one account.
+        let is_same_run = lineage.run() == self.scope.run.as_str();
+        let account = match is_same_run {
+            true => self.scope.budget.run_account(),
+            false => self.runs.account(&lineage).await?,
+        };
         let Scope { principal, agent, session, cancelled, .. } = &*self.scope;
         let (principal, agent, session) = (principal.clone(), agent.clone(), session.clone());
         let scope = lineage.restore(principal, agent, session, account)?;
         let scope = Scope { cancelled: cancelled.clone(), ..scope };
-        self.work.push(self.runs.begin(&scope));
+        if !is_same_run {
+            self.work.push(self.runs.begin(&scope));
+        }
         Ok(Arc::new(scope))
     }
 

@@ -18,6 +18,9 @@ use super::schema::Path;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most values of a settings file.
 const VALUES_MAX: usize = 16 << 10;
+/// Most line breaks, dots, commas, brackets, braces and equals signs of a settings file. The parser
+/// makes something of each, before values can be counted. A value has a few of them.
+const MARKS_MAX: usize = 8 * VALUES_MAX;
 /// Deepest nesting of a settings file, in keys and positions within lists.
 const DEPTH_MAX: usize = 64;
 /// Most mistakes in the syntax of a file that are told one by one.
@@ -108,6 +111,13 @@ impl SettingsFile {
 }
 
 pub(super) fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {
+    let of_file = |what: String| Mistake::new(path.display().to_string(), what);
+    if text.bytes().filter(is_mark).count() > MARKS_MAX {
+        let marks = "lines, dots, commas, brackets and equals signs";
+        mistakes.push(of_file(format!("has more than {MARKS_MAX} {marks}")));
+        return Vec::new();
+    }
+
     let (table, errors) = DeTable::parse_recoverable(text);
     let is_sound = errors.is_empty();
     let lines = Lines::of(text);
@@ -117,7 +127,6 @@ pub(super) fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) ->
         let place = format!("{}:{line}:{column}", path.display());
         mistakes.push(Mistake::new(place, error.message()));
     }
-    let of_file = |what: String| Mistake::new(path.display().to_string(), what);
     if let Some(more @ 1..) = errors.len().checked_sub(SYNTAX_MISTAKES_MAX) {
         mistakes.push(of_file(format!("has {more} more mistakes in its syntax")));
     }
@@ -134,6 +143,10 @@ pub(super) fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) ->
     }
 
     reader.entries
+}
+
+fn is_mark(byte: &u8) -> bool {
+    matches!(byte, b'\n' | b'.' | b',' | b'[' | b']' | b'{' | b'}' | b'=')
 }
 
 /// What a file has more of than is read.

@@ -416,6 +416,9 @@ fn a_file_that_has_too_much_is_refused() {
     check(&format!("x = [{tables}1{}]", "}".repeat(70)), deep);
     let zeros = "0, ".repeat(16 << 10);
     check(&format!("ports = [{zeros}]"), "has more than 16384 values");
+    let marks = "has more than 131072 lines, dots, commas, brackets and equals signs";
+    check(&format!("ports = [{}]", "0,".repeat(160 << 10)), marks);
+    check(&"[a]\n".repeat(50 << 10), marks);
 }
 
 #[test]

@@ -81,6 +81,34 @@ async fn an_interrupted_turn_goes_on_with_what_it_inherited() {
     }
 }
 
+/// Work of one run may have come through different doors: who resumes a turn of the same run has
+/// the doors and the view that it was begun with, not its own.
+#[tokio::test]
+async fn an_interrupted_turn_keeps_its_doors_within_its_run() {
+    for bench in Bench::all().await {
+        let narrow = narrow("session/a", calls(5));
+        let chained = Scope::clone(&narrow).through(DoorSet::of(&[Door::Chain]));
+        let chained =
+            Arc::new(chained.with_view(View::all().only(["test/inherited", "test/never"])));
+        assert_eq!(chained.run, narrow.run);
+        bench.script.add([Answer::Calls(vec![("1", "never", json!({}))])]);
+        tokio::select! {
+            report = bench.agent.say(context(&chained), "hello".to_owned()) => {
+                panic!("{report:?}")
+            }
+            () = bench.eventually_called(1) => {}
+        }
+
+        let next = bench.again();
+        let ended = ToolResult::success("1", "at last");
+        next.script.add([Answer::Calls(vec![("2", "inherited", json!({}))]), Answer::Says("done")]);
+        next.record("session/a", Event::CallEnded { result: ended, timed_out: false }).await;
+        next.agent.resume(context(&narrow)).await.unwrap().unwrap();
+        let lineage = inherited(&next).await;
+        assert!(lineage.doors().contains(Door::Chain), "{:?}", lineage.doors());
+    }
+}
+
 /// Everything that a run has begun spends of one account, in each process that works for it.
 #[tokio::test]
 async fn a_run_has_one_budget_in_every_process() {

@@ -28,23 +28,22 @@ const STANDARD_ENGINE: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
 /// Reads parts, of which it counts how many there are.
 struct Reader {
     parts_left: usize,
+    /// Whether something of the mail is left out that may have a text.
+    is_cut: bool,
 }
 
 /// The text of a mail, which is bounded.
 pub(crate) fn text_of_mail(payload: &Value) -> String {
-    let text = Reader { parts_left: PARTS_MAX }.read(payload, 0).unwrap_or_default();
+    let mut reader = Reader { parts_left: PARTS_MAX, is_cut: false };
+    let text = reader.read(payload, 0).unwrap_or_default();
     let text = text.trim();
     if text.is_empty() {
         return NO_TEXT.to_owned();
     }
-    if text.len() <= TEXT_BYTES_MAX {
+    if text.len() <= TEXT_BYTES_MAX && !reader.is_cut {
         return text.to_owned();
     }
-    let mut end = TEXT_BYTES_MAX;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{CUT}", &text[..end])
+    format!("{}{CUT}", &text[..text.floor_char_boundary(TEXT_BYTES_MAX)])
 }
 
 /// The value of a header, whatever the case of its name is; empty where there is none.
@@ -63,13 +62,14 @@ fn raw_header<'a>(part: &'a Value, name: &str) -> Option<&'a str> {
 
 impl Reader {
     fn read(&mut self, part: &Value, depth: usize) -> Option<String> {
-        self.parts_left = self.parts_left.checked_sub(1)?;
-        if depth > DEPTH_MAX {
+        if self.parts_left == 0 || depth > DEPTH_MAX {
+            self.is_cut = true;
             return None;
         }
+        self.parts_left -= 1;
         let media_type = media_type(part);
         if !media_type.starts_with("multipart/") {
-            return read_text(part, &media_type);
+            return self.read_text(part, &media_type);
         }
 
         let parts = part.get("parts").and_then(Value::as_array);
@@ -104,20 +104,26 @@ impl Reader {
         let plain = parts.iter().find(of_type("text/plain"))?;
         self.read(plain, depth + 1)
     }
-}
 
-/// The text of a part that is one, unless it is an attachment.
-fn read_text(part: &Value, media_type: &str) -> Option<String> {
-    let is_file = part.get("filename").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
-    if is_file || !matches!(media_type, "text/html" | "text/plain") {
-        return None;
+    /// The text of a part that is one, unless it is an attachment.
+    fn read_text(&mut self, part: &Value, media_type: &str) -> Option<String> {
+        let name = part.get("filename").and_then(Value::as_str);
+        let is_file = name.is_some_and(|name| !name.is_empty());
+        if is_file || !matches!(media_type, "text/html" | "text/plain") {
+            return None;
+        }
+
+        let data: String = data_of(part)?.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+        let bytes =
+            URL_SAFE_ENGINE.decode(&data).or_else(|_| STANDARD_ENGINE.decode(&data)).ok()?;
+        let mut text = decode(&bytes, part, media_type)?;
+        if media_type == "text/html" {
+            let page = Page::parse(&text);
+            self.is_cut |= page.is_cut;
+            text = to_text(&page);
+        }
+        (!text.trim().is_empty()).then(|| text.replace("\r\n", "\n").trim_end().to_owned())
     }
-
-    let data: String = data_of(part)?.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    let bytes = URL_SAFE_ENGINE.decode(&data).or_else(|_| STANDARD_ENGINE.decode(&data)).ok()?;
-    let text = decode(&bytes, part, media_type)?;
-    let text = if media_type == "text/html" { to_text(&Page::parse(&text)) } else { text };
-    (!text.trim().is_empty()).then(|| text.replace("\r\n", "\n").trim_end().to_owned())
 }
 
 /// Gmail hands on some texts in UTF-8 whose headers still say what they were: what is UTF-8 beyond

@@ -21,6 +21,9 @@ const CHARS_DEFAULT: u64 = 50_000;
 const ACCEPT: &str = "text/html,application/xhtml+xml,application/json;q=0.9,text/plain;q=0.8,\
                       */*;q=0.5";
 
+/// What stands at the end of a page that has more elements than are read.
+const CUT: &str = "\n\n[The page is longer, and was cut here.]";
+
 /// What is shown of a page.
 struct Shown {
     title: Option<String>,
@@ -89,7 +92,8 @@ fn describe(asked: &Url, page: FetchedText, chars_max: usize) -> String {
     let FetchedText { url, status, content_type, text, .. } = page;
     let shown = if content_type.is_html() {
         let page = Page::parse(&text);
-        Shown { content: to_text(&page), title: page.title }
+        let end = if page.is_cut { CUT } else { "" };
+        Shown { content: to_text(&page) + end, title: page.title }
     } else if content_type.is_json() {
         Shown { title: None, content: pretty_json(text) }
     } else {

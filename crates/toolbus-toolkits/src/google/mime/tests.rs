@@ -77,7 +77,11 @@ fn depth_parts_and_size_are_bounded() {
     check(&multipart("mixed", [deep]), NO_TEXT);
 
     let many = multipart("mixed", std::iter::repeat_n(part("text/plain", "x"), 3 * PARTS_MAX));
-    assert_eq!(text_of_mail(&many).matches('x').count(), PARTS_MAX - 1);
+    let text = text_of_mail(&many);
+    assert_eq!(text.matches('x').count(), PARTS_MAX - 1);
+    assert!(text.ends_with(CUT), "{text}");
+    let page = part("text/html", &format!("begin{}end", "<br>".repeat(200_000)));
+    assert_eq!(text_of_mail(&page), format!("begin{CUT}"));
     let large = part("text/plain", &"é".repeat(TEXT_BYTES_MAX));
     let text = text_of_mail(&large);
     assert!(text.ends_with(CUT) && text.len() <= TEXT_BYTES_MAX + CUT.len());

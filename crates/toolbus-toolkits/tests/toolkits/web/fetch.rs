@@ -162,6 +162,13 @@ async fn mx_w7_a_length_that_is_the_limit_is_not_cut() {
 }
 
 #[tokio::test]
+async fn a_page_of_too_many_elements_is_cut_and_says_so() {
+    let bench = WebBench::pages(|_| html(format!("begin{}end", "<br>".repeat(200_000)))).await;
+    let text = fetch(&bench, "/x").await;
+    assert_eq!(content(&text), "begin\n\n[The page is longer, and was cut here.]");
+}
+
+#[tokio::test]
 async fn rule_4_addresses_are_compared_as_they_are_normalized() {
     let bench = WebBench::pages(|_| html("x")).await;
     for path in ["", "/", "/#part", "/a/../"] {

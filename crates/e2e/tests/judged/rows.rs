@@ -1,0 +1,29 @@
+//! The audit log beside what has happened.
+
+use std::collections::HashMap;
+
+use toolbus_audit::AuditRow;
+
+use super::ledger::CheckedCall;
+
+/// Checks that each call has one row, which says of it what has happened.
+pub(crate) fn compare_with_rows(calls: &[CheckedCall], rows: &[AuditRow]) {
+    assert_eq!(rows.len(), calls.len(), "each call has a row");
+    let mut left: HashMap<&str, &CheckedCall> =
+        calls.iter().map(|call| (call.id.as_str(), call)).collect();
+
+    for row in rows {
+        let call = left.remove(row.call_id.as_str());
+        let call = call.unwrap_or_else(|| panic!("it has another row, or was not made: {row:?}"));
+        let written = (&row.tool, &row.parent, row.door.as_str(), &row.subject);
+        assert_eq!(written, (&call.tool, &call.parent, call.door, &call.subject), "{row:?}");
+        assert_eq!(row.refused_by.as_deref(), call.refused_by, "{row:?}");
+
+        if call.ran {
+            assert_eq!(row.execution, "started", "{row:?}");
+            if call.arguments.is_some() {
+                assert_eq!(row.arguments, call.arguments, "{row:?}");
+            }
+        }
+    }
+}
