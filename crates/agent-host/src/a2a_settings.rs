@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_a2a::{A2aConfig, AgentHeader, AgentHeaderValue, HttpAgent};
-use toolbus_config::{KeyReference, Mistakes, Secret, TimeSpan};
+use toolbus_config::{ConfiguredAddress, KeyReference, Mistakes, Secret, TimeSpan};
 use toolbus_wire::message::a2a::{AgentCard, AgentSkill};
 use toolbus_wire::name::AgentName;
 
@@ -84,14 +84,14 @@ pub struct RemoteAgent {
     /// The name that models know it by. No agent on the bus has it then.
     pub name: String,
     /// Where its card is, such as `https://agent.example.com/.well-known/agent-card.json`.
-    pub card_url: String,
+    pub card_url: ConfiguredAddress,
     /// The key by which it knows this one, if it needs one: `${NAME}` for a variable of the
     /// environment, `${vault:NAME}` for a credential of `a2a:AGENT` in the vault, or the key
     /// itself.
     #[serde(default)]
     pub api_key: Option<Secret>,
-    /// The header that has the key, which goes to the card's host only. In `Authorization` it is a
-    /// bearer token.
+    /// The header that has the key, which goes to scheme, host and port of the card's address only.
+    /// In `Authorization` it is a bearer token.
     #[serde(default = "authorization")]
     pub header: String,
     /// Whether it is in the operator's own network. Others are reached at public addresses only.
@@ -145,7 +145,7 @@ impl A2aSettings {
             let name = AgentName::parse(&agent.name).ok()?;
             let value = agent.api_key.as_ref().and_then(|key| agent.header_value(key));
             let header = value.map(|value| AgentHeader { name: agent.header.clone(), value });
-            let (card_url, is_internal) = (agent.card_url.clone(), agent.internal);
+            let (card_url, is_internal) = (agent.card_url.expose().to_owned(), agent.internal);
             Some(HttpAgent { name, card_url, header, is_internal })
         };
         self.agents.iter().filter_map(agent).collect()
@@ -172,7 +172,7 @@ impl A2aSettings {
             if let Err(error) = AgentName::parse(&agent.name) {
                 mistakes.add(&format!("{key}.name"), error.to_string());
             }
-            if !is_web_address(&agent.card_url) {
+            if !is_web_address(agent.card_url.expose()) {
                 mistakes.add(&format!("{key}.card_url"), "it is an address of http or https");
             }
             if let Some(Err(problem)) = agent.api_key.as_ref().map(KeyReference::parse) {

@@ -9,6 +9,7 @@ use toolbus_face::{CONNECTIONS_MAX, Face, FaceDeps, FaceSettings};
 use toolbus_runtime::http;
 
 use crate::face_settings::McpFaceSettings;
+use crate::http_clients::HttpClients;
 
 /// What holds for the port.
 const LIMITS: http::Limits = http::Limits { connections_max: CONNECTIONS_MAX, lifetime: None };
@@ -32,23 +33,24 @@ impl FaceServer {
     /// Checks that the port of the settings can be opened, where they name one.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// When the address is in use, not of this machine, or its name does not resolve.
     pub async fn check_port(settings: &McpFaceSettings) -> Result<(), Error> {
         let Some(address) = &settings.address else { return Ok(()) };
         let checked = http::check_port(address).await;
         checked.map_err(|source| Error { address: address.clone(), source })
     }
 
-    /// Opens the face of an agent, where the settings have an address for it.
+    /// Opens the face of an agent for these clients, where the settings have an address for it.
     ///
     /// # Errors
     /// When the address is in use, not of this machine, or its name does not resolve.
-    pub async fn open(
+    pub(crate) async fn open(
         settings: &McpFaceSettings,
+        clients: &HttpClients,
         toolbus: &Toolbus,
     ) -> Result<Option<Self>, Error> {
         let Some(address) = &settings.address else { return Ok(None) };
-        let face = open_face(settings, toolbus);
+        let face = open_face(settings, clients, toolbus);
 
         match http::serve(address, face.router(), LIMITS).await {
             Ok(server) => Ok(Some(Self { face, server })),
@@ -71,10 +73,13 @@ impl FaceServer {
 }
 
 /// The face of an agent, to be served at some port.
-pub(crate) fn open_face(settings: &McpFaceSettings, toolbus: &Toolbus) -> Face {
+pub(crate) fn open_face(
+    settings: &McpFaceSettings,
+    clients: &HttpClients,
+    toolbus: &Toolbus,
+) -> Face {
     let visitors = FaceSettings {
-        allowed_hosts: settings.allowed_hosts.clone(),
-        allowed_origins: settings.allowed_origins.clone(),
+        api: settings.api_settings(clients),
         cors: settings.cors,
         ..FaceSettings::default()
     };

@@ -1,8 +1,7 @@
 //! The HTTP port of the agent: turns, tasks of other agents, and tools, for programs; and for MCP
-//! clients where their address is the same. Each part has its own paths, its own ways to know its
-//! clients, and its own places for their requests.
+//! clients where their address is the same. Each part has its own paths, its own names that it is
+//! reached by, and its own places for requests; the tokens of clients hold for all.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use toolbus_tools::View;
 
 use crate::face::open_face;
 use crate::fleet::Fleet;
+use crate::http_clients::HttpClients;
 use crate::http_settings::HttpSettings;
 use crate::settings::Settings;
 use crate::webhook_sender::WebhookSender;
@@ -44,9 +44,6 @@ pub(crate) enum Error {
     /// Webhooks cannot be sent.
     #[error("webhooks cannot be sent")]
     Webhooks(#[source] reqwest::Error),
-    /// The ids of clients cannot be read.
-    #[error("the ids of the clients of http.tokens cannot be read")]
-    Clients(#[source] toolbus_store::Error),
     /// The port could not be opened.
     #[error("cannot serve HTTP at {address}")]
     Listen {
@@ -64,15 +61,15 @@ impl HttpListener {
         checked.map_err(|source| Error::Listen { address: address.clone(), source })
     }
 
-    /// Opens the port of the settings, where they name one, for what there is: turns of this agent
-    /// and tasks that it takes, and tools.
+    /// Opens the port of the settings, where they name one, for these clients and what there is:
+    /// turns of this agent and tasks that it takes, and tools.
     pub(crate) async fn open(
         settings: &Settings,
         fleet: &Fleet,
+        clients: &HttpClients,
         agent: Option<(&Agent, Option<TaskIntake>)>,
     ) -> Result<Option<Self>, Error> {
         let Some(address) = &settings.http.address else { return Ok(None) };
-        let client_ids = read_client_ids(settings, fleet).await?;
         let mut parts = Parts::default();
         let (agent, intake) = match agent {
             Some((agent, intake)) => (Some(agent), intake),
@@ -83,12 +80,12 @@ impl HttpListener {
         let turns = agent.map(|agent| {
             let name = fleet.toolbus().name().clone();
             let deps = ApiDeps { name, agent: agent.clone(), turns_max };
-            let turns = TurnApi::new(settings.http.api_settings(&client_ids), deps);
+            let turns = TurnApi::new(settings.http.api_settings(clients), deps);
             parts.add(turns.router(), toolbus_http::connections_max(turns_max));
             turns
         });
         let tasks = intake.map(|intake| {
-            let api = settings.http.api_settings(&client_ids);
+            let api = settings.http.api_settings(clients);
             let public_url = settings.a2a.public_url.clone();
             let config = HttpServerConfig { api, public_url, ..HttpServerConfig::default() };
             let connections_max = config.connections_max();
@@ -96,12 +93,12 @@ impl HttpListener {
             parts.add(tasks.router(), connections_max);
             tasks
         });
-        let tools = open_tool_api(settings, fleet, &client_ids)?;
+        let tools = open_tool_api(settings, fleet, clients)?;
         if let Some(tools) = &tools {
             parts.add(tools.router(), tool_api::CONNECTIONS_MAX);
         }
         let face = settings.shares_port().then(|| {
-            let face = open_face(&settings.mcp_face, fleet.toolbus());
+            let face = open_face(&settings.mcp_face, clients, fleet.toolbus());
             parts.add(face.router(), toolbus_face::CONNECTIONS_MAX);
             face
         });
@@ -193,26 +190,11 @@ impl Parts {
     }
 }
 
-/// The ids of the clients that have tokens, by their names. Without a state there are none.
-async fn read_client_ids(
-    settings: &Settings,
-    fleet: &Fleet,
-) -> Result<BTreeMap<String, String>, Error> {
-    let Some(state) = fleet.state() else { return Ok(BTreeMap::new()) };
-    // A state that nothing was kept in has no clients that could have been removed.
-    if settings.http.tokens.is_empty() && !state.store().may_hold_something() {
-        return Ok(BTreeMap::new());
-    }
-    let names = settings.http.tokens.keys().cloned();
-    let ids = tool_api::client_ids(state.store(), fleet.toolbus().name(), names).await;
-    ids.map_err(Error::Clients)
-}
-
 /// Tools for programs, where they are wanted and there is a place for what is kept of them.
 fn open_tool_api(
     settings: &Settings,
     fleet: &Fleet,
-    client_ids: &BTreeMap<String, String>,
+    clients: &HttpClients,
 ) -> Result<Option<ToolApi>, Error> {
     let http = &settings.http;
     let parts = (fleet.state(), fleet.discovery());
@@ -233,5 +215,5 @@ fn open_tool_api(
         vault: state.vault.clone(),
     };
     let config = http.tool_api.config(&http.plans);
-    Ok(Some(ToolApi::start(http.api_settings(client_ids), config, deps)))
+    Ok(Some(ToolApi::start(http.api_settings(clients), config, deps)))
 }

@@ -22,6 +22,7 @@ pub mod fleet;
 mod folder_trust;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod http_clients;
 mod http_listener;
 pub mod http_settings;
 mod kept_discovery;

@@ -29,7 +29,7 @@ use crate::artifact_settings::ArtifactSettings;
 use crate::audit_settings::AuditSettings;
 use crate::chain_settings::ChainSettings;
 use crate::discovery_settings::DiscoverySettings;
-use crate::face_settings::McpFaceSettings;
+use crate::face_settings::{FaceTokens, McpFaceSettings};
 use crate::http_settings::HttpSettings;
 use crate::schedule_settings::ScheduleSettings;
 use crate::subagent_settings::{SubagentSettings, WispSettings};
@@ -178,7 +178,8 @@ impl toolbus_config::Settings for Settings {
             mistakes.add("name", error.to_string());
         }
         self.scripts.check(mistakes);
-        self.mcp_face.check("mcp_face", mistakes);
+        let tokens = FaceTokens { exist: self.http.has_tokens(), are_of_port: self.shares_port() };
+        self.mcp_face.check("mcp_face", tokens, mistakes);
         self.http.check("http", !self.models.endpoints.is_empty(), mistakes);
         self.policy.check("policy", mistakes);
         self.grants.check(mistakes);

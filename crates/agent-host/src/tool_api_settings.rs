@@ -22,7 +22,8 @@ pub struct ToolApiSettings {
     /// may find tools and call them. Rules know the holder of a key as `token:toolbus-keys/NAME`.
     #[schemars(length(max = 64))]
     pub admins: Vec<String>,
-    /// What may be done without any key or token. Nothing when not set.
+    /// What may be done without any key or token, also where clients have tokens. Nothing when not
+    /// set.
     pub anonymous: Option<Role>,
     /// The plan of keys for which none is named.
     pub default_plan: String,

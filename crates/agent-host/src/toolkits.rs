@@ -61,6 +61,8 @@ struct Toolkit {
     offered: Result<OfferedToolkit, Off>,
     /// Where the keys are that its tools need, by the tools' names.
     keys: Vec<(String, KeyPlace)>,
+    /// Who has its tools, as globs.
+    principals: Vec<String>,
     /// Parts of it that do not work here, and why.
     problems: Vec<(String, String)>,
 }
@@ -115,15 +117,19 @@ impl Toolkits {
     /// Makes those that are on ready to be called. What does not work here is logged, and a
     /// component of the health that is down.
     pub(crate) async fn start(settings: &Settings, health: &Health, deps: ToolkitDeps) -> Self {
-        let bash = Toolkit::new("bash", start_shell(settings).await);
+        let (files, commands) = (&settings.files, &settings.bash);
         let toolkits = vec![
-            Toolkit::new("files", open_files(settings)),
-            bash,
+            Toolkit::new("files", open_files(settings))
+                .for_principals(files.principals_or_default(&[])),
+            Toolkit::new("bash", start_shell(settings).await)
+                .for_principals(files.principals_or_default(&commands.readable_paths)),
             web_toolkit(settings, &deps),
             rest_toolkit(settings, &deps).await,
-            Toolkit::new("linkedin", open_linkedin(settings)),
-            usage_toolkit(settings, &deps),
-            google_toolkit(settings, &deps),
+            Toolkit::new("linkedin", open_linkedin(settings))
+                .for_principals(settings.linkedin.principals.clone()),
+            usage_toolkit(settings, &deps)
+                .for_principals(settings.anthropic_usage.principals.clone()),
+            google_toolkit(settings, &deps).for_principals(settings.google.principals.clone()),
         ];
 
         for Toolkit { name, offered, problems, .. } in &toolkits {
@@ -185,10 +191,21 @@ impl Toolkits {
 
 impl Toolkit {
     fn new(name: &'static str, offered: Result<OfferedToolkit, Off>) -> Self {
-        Self { name, offered, keys: Vec::new(), problems: Vec::new() }
+        let principals = status::everybody();
+        Self { name, offered, keys: Vec::new(), principals, problems: Vec::new() }
     }
 
-    async fn describe(self, vault: Option<&LazyVault>) -> ToolkitStatus {
+    /// The same toolkit, whose tools these principals have.
+    fn for_principals(self, principals: Vec<String>) -> Self {
+        Self { principals, ..self }
+    }
+
+    async fn describe(mut self, vault: Option<&LazyVault>) -> ToolkitStatus {
+        let principals = std::mem::take(&mut self.principals);
+        self.describe_tools(vault).await.for_principals(principals)
+    }
+
+    async fn describe_tools(self, vault: Option<&LazyVault>) -> ToolkitStatus {
         let registry = Registry::new();
         let registered = match self.offered {
             Ok(offered) => (offered.register)(&registry).map_err(|error| error.to_string()),
@@ -271,6 +288,8 @@ async fn start_shell(settings: &Settings) -> Result<OfferedToolkit, Off> {
         .map_err(|error| Off::Unusable(format!("the working directory cannot be used: {error}")))?;
     let shell = Shell::start(&settings.bash, &settings.scripts, &directory).await;
     let shell = shell.map_err(|error| Off::unusable(&error))?;
+    // Commands reach what the tools for files do, and more.
+    let shell = shell.for_audience(settings.files.audience(&settings.bash.readable_paths));
     Ok(OfferedToolkit::new(shell::guide(&shell), |registry| shell::register(registry, shell)))
 }
 

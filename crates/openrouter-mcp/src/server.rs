@@ -3,8 +3,8 @@
 //! Over HTTP there are no sessions in any version of the protocol: every tool call is one request
 //! and one response, so any process can answer any request, and a restart goes unnoticed. A request
 //! whose `Host` or `Origin` is not allowed is refused, or any web page could read the account
-//! through its reader's browser. `/health` has no such check, since probes come by address, and
-//! reveals nothing.
+//! through its reader's browser; the names of this machine are for requests that come from it.
+//! `/health` has no such check, since probes come by address, and reveals nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use rmcp::ServiceExt as _;
@@ -33,6 +34,15 @@ const LIMITS: Limits = Limits { connections_max: 256, lifetime: None };
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
 type Service = StreamableHttpService<Handler, NeverSessionManager>;
+
+/// Answers requests under the names that they may be sent to.
+#[derive(Clone)]
+struct Services {
+    /// Requests of this machine: under its own names too.
+    local: Service,
+    /// All others. `None`: no name is for them.
+    others: Option<Service>,
+}
 
 /// The port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -98,34 +108,56 @@ pub(crate) async fn serve_stdio(
 }
 
 fn build_router(settings: &HttpSettings, handler: Handler, stop: &CancellationToken) -> Router {
-    let make = move || Ok(handler.clone());
-    let config = transport_config(settings, stop.clone());
-    let service = Service::new(make, Arc::new(NeverSessionManager::default()), config);
-    let mcp = any(async |State(service): State<Service>, request: Request| -> Response {
-        service.handle(request).await.map(Body::new)
+    let service = |names: Vec<String>| {
+        let handler = handler.clone();
+        let make = move || Ok(handler.clone());
+        let config = transport_config(settings, names, stop.clone());
+        Service::new(make, Arc::new(NeverSessionManager::default()), config)
+    };
+    let listed = &settings.allowed_hosts;
+    let own = StreamableHttpServerConfig::default().allowed_hosts;
+    let services = Services {
+        local: service(own.into_iter().chain(listed.iter().cloned()).collect()),
+        // Without any name, the transport would let in every one.
+        others: (!listed.is_empty()).then(|| service(listed.clone())),
+    };
+    let mcp = any(async |State(services): State<Services>, request: Request| {
+        services.serve_request(request).await
     });
 
     Router::new()
         .route("/", mcp.clone())
         .route("/mcp", mcp)
         .route("/health", get(async || Json(json!({ "alive": true }))))
-        .with_state(service)
+        .with_state(services)
 }
 
+impl Services {
+    async fn serve_request(&self, request: Request) -> Response {
+        let service = match http::is_from_here(request.extensions()) {
+            true => Some(&self.local),
+            false => self.others.as_ref(),
+        };
+        match service {
+            Some(service) => service.handle(request).await.map(Body::new),
+            None => StatusCode::FORBIDDEN.into_response(),
+        }
+    }
+}
+
+/// What holds for requests that are sent to one of these names.
 fn transport_config(
     settings: &HttpSettings,
+    names: Vec<String>,
     stop: CancellationToken,
 ) -> StreamableHttpServerConfig {
-    let config = StreamableHttpServerConfig::default();
-    let hosts: Vec<_> =
-        config.allowed_hosts.iter().chain(&settings.allowed_hosts).cloned().collect();
     let local = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned);
     let origins = local.into_iter().chain(settings.allowed_origins.iter().cloned());
 
-    config
+    StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_allowed_hosts(hosts)
+        .with_allowed_hosts(names)
         .with_allowed_origins(origins)
         .enforce_origin_validation()
         .with_max_request_body_bytes(BODY_BYTES_MAX)

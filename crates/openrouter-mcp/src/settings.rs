@@ -48,9 +48,12 @@ pub struct HttpSettings {
     /// beside them says that the process lives. Clients need no credentials: whoever reaches
     /// the address can read what the account says of itself.
     pub address: ListenAddress,
+    /// Whether that may be so at an address that other machines can reach. There it has to be said:
+    /// a network policy or a proxy then keeps out who is not meant to come.
+    pub anonymous: bool,
     /// Names that clients may reach this machine by, with or without a port, such as
     /// `openrouter-mcp`; a request for another one is refused. `localhost`, `127.0.0.1` and `[::1]`
-    /// always may. Needed where the address is not one of those.
+    /// always may, from this machine. Needed where the address is not one of those.
     #[schemars(length(max = 64))]
     pub allowed_hosts: Vec<String>,
     /// Web pages that may call tools, by their origins, such as `https://chat.example.com`; a
@@ -63,6 +66,7 @@ impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             address: "127.0.0.1:8080".parse().expect("it is an address"),
+            anonymous: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
         }
@@ -109,8 +113,11 @@ const ANSWER_MAX: ByteSize = ByteSize::mebibytes(64);
 
 impl toolbus_config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
-        let HttpSettings { address, allowed_hosts, allowed_origins } = &self.http;
+        let HttpSettings { address, anonymous, allowed_hosts, allowed_origins } = &self.http;
         visitors::check("http", Some(address), allowed_hosts, allowed_origins, mistakes);
+        if !anonymous {
+            visitors::check_open("http", Some(address), None, mistakes);
+        }
         self.openrouter.check(mistakes);
     }
 }

@@ -57,7 +57,8 @@ pub struct A2aConfig {
     pub tell_backoff: Duration,
     /// How long tasks are remembered after their end.
     pub history_ttl: Duration,
-    /// Most tasks of others that are remembered.
+    /// Most tasks of others that are remembered. Beyond it the oldest are forgotten of the clients
+    /// that have most.
     pub history_max: u64,
 }
 

@@ -55,7 +55,7 @@ pub struct HttpAgent {
     pub is_internal: bool,
 }
 
-/// A header that is sent along to one agent, and to no other host.
+/// A header that is sent along to one agent, and to no other origin than that of its card.
 #[derive(Clone)]
 pub struct AgentHeader {
     /// Its name, such as `Authorization`.

@@ -142,12 +142,13 @@ impl HttpServer {
 
 /// The card is for everybody whom the port is for: it says that a token is needed.
 async fn show_card(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    if let Err(error) = shared.visitors.check_place(request.uri(), request.headers()) {
+    let (head, _) = request.into_parts();
+    if let Err(error) = shared.visitors.check_place(&head) {
         return refuse(error);
     }
     let url = match &shared.config.public_url {
         Some(url) => format!("{}{RPC_PATH}", url.trim_end_matches('/')),
-        None => format!("http://{}{RPC_PATH}", host_of(request.uri(), request.headers())),
+        None => format!("http://{}{RPC_PATH}", host_of(&head.uri, &head.headers)),
     };
     let worker = shared.intake.worker();
     let card = worker.config().card.clone().unwrap_or_default();
@@ -157,7 +158,7 @@ async fn show_card(State(shared): State<Arc<Shared>>, request: Request) -> Respo
 
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let client = match shared.visitors.admit(&parts.uri, &parts.headers) {
+    let client = match shared.visitors.admit(&parts) {
         Ok(client) => client,
         Err(error) => return refuse(error),
     };

@@ -31,8 +31,8 @@
 //! # How HTTP is wired
 //!
 //! *Settings* for a server: an address to listen on, `tokens`, `allowed_hosts` and
-//! `allowed_origins` as those of `http.*` ([`HttpServerConfig::api`]; without tokens the names are
-//! checked by `toolbus_runtime::http::visitors::check`), and the URL that others reach it by
+//! `allowed_origins` as those of `http.*` ([`HttpServerConfig::api`]; what is wrong with them is
+//! told by `toolbus_runtime::http::visitors`), and the URL that others reach it by
 //! ([`HttpServerConfig::public_url`]), which its card says. For the agents that are asked: a list
 //! of name, card URL, an optional header with a value or the name of a credential of the vault
 //! (its provider is `a2a:NAME`), and whether it is internal ([`HttpAgent`]). Neither side needs the
@@ -42,7 +42,9 @@
 //! to the bus; [`HttpServer::new`] once there is a [`Worker`], by its [`Worker::intake`]. The
 //! [`HttpServer::router`] is served alone or merged with the one of `toolbus-http`: its paths are
 //! [`RPC_PATH`] and `/.well-known/agent-card.json`. Its server may have
-//! [`HttpServerConfig::connections_max`] connections, and has limits of its own for headers.
+//! [`HttpServerConfig::connections_max`] connections, and has limits of its own for headers; it puts
+//! the address of its client into the extensions of each request, as a `SocketAddr`, or the names of
+//! this machine are refused.
 //!
 //! *Work*: a [`Task`] of a client over HTTP has a [`Task::client`], which is the principal of its
 //! scope, in place of `claimed:AGENT/a2a`; its [`Task::caller`] is no name of an agent, and is

@@ -14,6 +14,27 @@ use crate::{A2aConfig, Error, TaskLineage};
 pub(crate) const RUNNING: &str = "running";
 pub(crate) const ENDED: &str = "ended";
 
+/// Forgets answered tasks beyond so many, the oldest of the clients that have most of them, so that
+/// no client flushes the tasks of another. Names on the bus are free, so all callers there together
+/// are one client; among them the same holds of each caller.
+const FORGET_OF_MOST: &str = "DELETE FROM a2a_tasks WHERE agent = $1 AND (caller, id) IN (
+         SELECT caller, id FROM (
+             SELECT caller, id, ROW_NUMBER() OVER
+                        (ORDER BY place, answered_ms DESC, caller, id) AS standing
+             FROM (SELECT caller, id, answered_ms, ROW_NUMBER() OVER
+                              (PARTITION BY client
+                               ORDER BY caller_place, answered_ms DESC, caller, id) AS place
+                   FROM (SELECT caller, id, answered_ms,
+                                CASE WHEN substr(caller, 1, 5) = 'http:' THEN caller ELSE '' END
+                                    AS client,
+                                ROW_NUMBER() OVER
+                                    (PARTITION BY caller ORDER BY answered_ms DESC, id)
+                                    AS caller_place
+                         FROM a2a_tasks WHERE agent = $1 AND answered_ms IS NOT NULL) AS of_callers
+                  ) AS of_clients
+             ) AS ranked
+         WHERE standing > $2)";
+
 /// Whose task it is, and which.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TaskKey {
@@ -501,7 +522,8 @@ impl ReceivedTasks {
         Ok(released.await?)
     }
 
-    /// Forgets tasks that were answered long ago, and the oldest where there are many.
+    /// Forgets tasks that were answered long ago, and where there are many the oldest of the
+    /// clients that have most.
     pub(crate) async fn forget(&self, config: &A2aConfig) -> Result<(), Error> {
         let (this, ttl_ms) = (self.clone(), ms(config.history_ttl));
         // Room for those that come until this is done again.
@@ -516,16 +538,11 @@ impl ReceivedTasks {
                     .bind(now.saturating_sub(ttl_ms))
                     .execute(transaction.connection())
                     .await?;
-                sqlx::query(
-                    "DELETE FROM a2a_tasks WHERE agent = $1 AND answered_ms <
-                         (SELECT answered_ms FROM a2a_tasks
-                          WHERE agent = $1 AND answered_ms IS NOT NULL
-                          ORDER BY answered_ms DESC LIMIT 1 OFFSET $2)",
-                )
-                .bind(this.agent.as_str())
-                .bind(kept)
-                .execute(transaction.connection())
-                .await?;
+                sqlx::query(FORGET_OF_MOST)
+                    .bind(this.agent.as_str())
+                    .bind(kept)
+                    .execute(transaction.connection())
+                    .await?;
                 Ok(())
             })
         });

@@ -46,7 +46,7 @@ impl ToolLists {
         messages: &[Arc<Message>],
     ) -> Arc<ToolList> {
         let snapshot = invoker.registry().snapshot();
-        let seen: Vec<_> = snapshot.seen_by(&scope.view).collect();
+        let seen: Vec<_> = snapshot.seen_by(scope).collect();
         let revision = snapshot.revision();
         let mut kept = self.kept.lock();
         let is_known = |kept: &KeptList| {

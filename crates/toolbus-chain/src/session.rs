@@ -218,7 +218,7 @@ impl ChainSession {
     fn names(&self) -> Vec<String> {
         let deps = &self.0.deps;
         let tools = deps.calls.tools();
-        let seen = tools.seen_by(&deps.scope.view);
+        let seen = tools.seen_by(&deps.scope);
         seen.filter(|entry| is_callable(&entry.tool)).map(|entry| entry.tool.name.clone()).collect()
     }
 

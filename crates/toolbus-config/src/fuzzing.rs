@@ -12,8 +12,8 @@ use url::Url;
 use crate::file;
 use crate::shared_settings::{BusSettings, LogSettings, ShutdownSettings};
 use crate::{
-    BusUrls, ByteSize, HttpUrl, KeyReference, ListenAddress, LogFilter, MASK, Mistake, Secret,
-    Settings, TimeSpan, set_value,
+    BusUrls, ByteSize, ConfiguredAddress, HttpUrl, KeyReference, ListenAddress, LogFilter, MASK,
+    Mistake, Secret, Settings, TimeSpan, set_value,
 };
 
 /// Longest value that is set, and longest text that it is set in, in bytes: no file comes to have
@@ -67,9 +67,12 @@ pub fn text_value(bytes: &[u8]) {
 
     if let Ok(url) = text.parse::<HttpUrl>() {
         let shown = Url::parse(&url.to_string()).expect("a URL that is shown");
-        assert!(shown.password().is_none_or(|password| password == MASK));
+        assert!(shown.password().is_none() && matches!(shown.username(), "" | MASK));
         let _ = url.below(&["v1", "traces"]);
     }
+    // What is shown of an address has nothing more to hide.
+    let shown = ConfiguredAddress::from(text).to_string();
+    assert_eq!(ConfiguredAddress::from(shown.as_str()).to_string(), shown);
     if let Ok(urls) = text.parse::<BusUrls>() {
         let _ = (urls.to_string(), urls.expose(), urls.parameters("heartbeat"));
     }

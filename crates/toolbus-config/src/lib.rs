@@ -47,8 +47,8 @@ pub use origin::Origin;
 pub use reference::reference;
 pub use secret_file::read_secret_file;
 pub use values::{
-    BROKER_NODES_MAX, BusUrls, ByteSize, HttpUrl, ListenAddress, LogFilter, MASK, Secret, TimeSpan,
-    split_bus_urls,
+    BROKER_NODES_MAX, BusUrls, ByteSize, ConfiguredAddress, HttpUrl, ListenAddress, LogFilter,
+    MASK, Secret, TimeSpan, split_bus_urls,
 };
 
 use origin::Origins;

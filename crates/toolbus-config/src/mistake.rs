@@ -323,16 +323,23 @@ impl Described<'_> {
     }
 }
 
-/// A value for a message: short, on one line, without the password of a URL that strayed there.
+/// A value for a message: short, on one line, without the password and the query of a URL that
+/// strayed there.
 pub(super) fn show(value: &Value) -> String {
     let text = value.to_string();
-    let shown = match (text.find("://"), text.rfind('@')) {
+    let mut shown = match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => {
             format!("{}://{}{}", &text[..scheme], super::values::MASK, &text[at..])
         }
         _ => text,
     };
 
+    let query = shown.find("://").and_then(|scheme| Some(scheme + shown[scheme..].find('?')?));
+    if let Some(query) = query {
+        shown.truncate(query + 1);
+        shown.push_str(super::values::MASK);
+        shown.push_str(if value.is_string() { "\"" } else { "" });
+    }
     match shown.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &shown[..end]),
         None => shown,

@@ -448,6 +448,8 @@ fn secrets_are_shown_nowhere() {
         assert!(!mistakes.contains("hunter2"), "{mistakes}");
     };
     check("", &[("TOOLBUS_BUS__PREFETCH", "amqp://user:hunter2@host")]);
+    check("", &[("TOOLBUS_BUS__PREFETCH", "https://host/?key=hunter2")]);
+    check("[bus]\nprefetch = ['https://host/?key=hunter2']", &[]);
     check("", &[("TOOLBUS_BUS", "amqp://user:hunter2@")]);
     check("", &[("TOOLBUS_BUS", "amqp://a:hunter2@h,amqp://b:hunter2@")]);
     check("", &[("TOOLBUS_SERVERS", r#"{"one": {"token": "hunter2""#)]);

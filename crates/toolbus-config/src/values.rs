@@ -3,9 +3,10 @@
 //! Each is checked by one parser, which the schema, the reader and the printer share, so a text
 //! that passes validation always reads, and what is printed reads back to the same value. Secrets
 //! have no printer: `Debug`, `Display` and `Serialize` show `***`, and only `expose` tells the
-//! truth.
+//! truth. Of addresses they show what cannot be a secret.
 
 mod address;
+mod configured_address;
 mod filter;
 mod quantity;
 mod secret;
@@ -17,6 +18,7 @@ mod tests;
 use std::fmt;
 
 pub use address::ListenAddress;
+pub use configured_address::ConfiguredAddress;
 pub use filter::LogFilter;
 pub use quantity::{ByteSize, TimeSpan};
 pub use secret::Secret;
@@ -60,11 +62,12 @@ impl Format {
 }
 
 /// Every text value there is; the validator checks these formats.
-pub(super) const FORMATS: [Format; 6] = [
+pub(super) const FORMATS: [Format; 7] = [
     Format::of::<TimeSpan>(),
     Format::of::<ByteSize>(),
     Format::of::<BusUrls>(),
     Format::of::<HttpUrl>(),
+    Format::of::<ConfiguredAddress>(),
     Format::of::<ListenAddress>(),
     Format::of::<LogFilter>(),
 ];

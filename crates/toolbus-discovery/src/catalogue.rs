@@ -95,7 +95,7 @@ impl CatalogueTool {
 
     /// Whether a caller may see it, and use it at least with an approval.
     pub(crate) fn is_seen_by(&self, scope: &Scope, policy: &dyn Policy) -> bool {
-        scope.view.sees(&self.entry.id) && {
+        self.entry.is_seen_by(scope) && {
             let request = PolicyRequest { scope, subject: &self.subject };
             !matches!(policy.decide(&request), Decision::Deny(_))
         }

@@ -251,7 +251,7 @@ impl Discovery {
         let snapshot = self.inner.deps.registry.snapshot();
         let policy = &*self.inner.deps.policy;
         let is_seen = |problem: &DefinitionProblem| {
-            snapshot.seen_by(&scope.view).any(|entry| {
+            snapshot.seen_by(scope).any(|entry| {
                 entry.id == problem.tool && {
                     let subject = entry.subject();
                     let request = toolbus_tools::policy::PolicyRequest { scope, subject: &subject };

@@ -15,11 +15,12 @@ use axum::response::{IntoResponse as _, Response};
 const PREFLIGHT_TTL: HeaderValue = HeaderValue::from_static("600");
 /// The methods of the protocol.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
-/// Any header: those of 2026-07-28 are named after the arguments of tools. It stands for no header
-/// that carries credentials, which the face has no use for.
-const HEADERS: HeaderValue = HeaderValue::from_static("*");
+/// Any header: those of 2026-07-28 are named after the arguments of tools. The one that a client
+/// has its token in is none of those that the star stands for.
+const HEADERS: HeaderValue = HeaderValue::from_static("*, authorization");
 /// What a page may read beside the body.
-const EXPOSED: HeaderValue = HeaderValue::from_static("mcp-session-id, retry-after");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("mcp-session-id, retry-after, www-authenticate");
 
 /// The pages whose browsers are told that they may read answers.
 pub(crate) struct Cors {

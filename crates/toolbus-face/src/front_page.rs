@@ -9,22 +9,22 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, VARY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{StatusCode, Uri};
+use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 use toolbus_mcp_agent::seen_summary;
-use toolbus_tools::visitors::{ApiSettings, Visitors};
-use toolbus_tools::{Subject, View};
+use toolbus_tools::{Principal, Subject, View};
 
+use crate::FaceDeps;
+use crate::clients::{Clients, refuse_visitor};
 use crate::handler::client_scope;
-use crate::refusals::refuse;
 use crate::resource_requests::read_call;
-use crate::{FaceDeps, FaceSettings};
 
 /// Most servers on the page.
 const SERVERS_MAX: usize = 100;
@@ -47,7 +47,7 @@ const OTHER_ORDER: &str = "The path of a server may also be written as /NAME/mcp
 pub(crate) struct FrontPage {
     deps: FaceDeps,
     view: View,
-    visitors: Visitors,
+    clients: Arc<Clients>,
 }
 
 /// What is on the page.
@@ -60,24 +60,20 @@ struct Page {
 }
 
 impl FrontPage {
-    pub(crate) fn new(settings: &FaceSettings, deps: FaceDeps) -> Self {
-        let visitors = Visitors::new(ApiSettings {
-            allowed_hosts: settings.allowed_hosts.clone(),
-            allowed_origins: settings.allowed_origins.clone(),
-            ..ApiSettings::default()
-        });
-        Self { deps, view: settings.view.clone(), visitors }
+    pub(crate) fn new(deps: FaceDeps, view: View, clients: Arc<Clients>) -> Self {
+        Self { deps, view, clients }
     }
 
     /// The page, as HTML for who asks for that, else as text.
-    pub(crate) async fn serve(&self, uri: &Uri, headers: &HeaderMap) -> Response {
+    pub(crate) async fn serve(&self, request: &Parts) -> Response {
         // A page of somebody else must not read it through its reader's browser.
-        if let Err(error) = self.visitors.check_place(uri, headers) {
-            return refuse(error.status(), format!("{error}\n"));
-        }
+        let visitor = match self.clients.admit_visitor(request) {
+            Ok(visitor) => visitor,
+            Err(error) => return refuse_visitor(error),
+        };
 
-        let page = self.page().await;
-        let (kind, body) = match prefers_html(headers) {
+        let page = self.page(visitor).await;
+        let (kind, body) = match prefers_html(&request.headers) {
             true => ("text/html; charset=utf-8", page.to_html()),
             false => ("text/plain; charset=utf-8", page.to_text()),
         };
@@ -91,8 +87,8 @@ impl FrontPage {
         (StatusCode::OK, headers, body).into_response()
     }
 
-    async fn page(&self) -> Page {
-        let mut servers = match timeout(LISTING_TIMEOUT, self.seen_servers()).await {
+    async fn page(&self, visitor: Principal) -> Page {
+        let mut servers = match timeout(LISTING_TIMEOUT, self.seen_servers(visitor)).await {
             Ok(Some(servers)) => servers,
             _ => Vec::new(),
         };
@@ -103,11 +99,11 @@ impl FrontPage {
         Page { title, servers, more }
     }
 
-    /// The servers that clients see; `None` where they may not be listed.
-    async fn seen_servers(&self) -> Option<Vec<String>> {
+    /// The servers that this visitor sees; `None` where they may not be listed.
+    async fn seen_servers(&self, visitor: Principal) -> Option<Vec<String>> {
         // The registry has it from the first server on.
         let subject: Subject = self.deps.invoker.registry().find(LIST_TOOL)?.subject();
-        let scope = client_scope(&self.deps, self.view.clone());
+        let scope = client_scope(&self.deps, self.view.clone(), visitor);
         let read = |_| {
             let known = self.deps.directory.servers();
             let seen = known.iter().filter_map(|known| seen_summary(known, &self.view));

@@ -37,9 +37,6 @@ use crate::subscriptions::{self, ResourceSubscriptions};
 use crate::suspended_calls::{NamedRequest, RequestIdentity, SuspendedCalls};
 use crate::written_results::ResultSlot;
 
-/// Who calls: the face asks nobody who they are.
-const CLIENT: &str = "mcp";
-
 /// What a client brings that comes back to answer.
 struct ResumeRequest {
     responses: Option<InputResponses>,
@@ -58,9 +55,9 @@ pub(crate) struct Handler {
     subscriptions: ResourceSubscriptions,
 }
 
-/// The scope of one client that sees this, whose session and run are its own.
-pub(crate) fn client_scope(deps: &FaceDeps, view: View) -> Arc<Scope> {
-    let scope = Scope::new(Door::Mcp, Principal::claimed(CLIENT), deps.agent.clone());
+/// The scope of this client that sees this, whose session and run are its own.
+pub(crate) fn client_scope(deps: &FaceDeps, view: View, client: Principal) -> Arc<Scope> {
+    let scope = Scope::new(Door::Mcp, client, deps.agent.clone());
     let session = SessionId::parse(format!("mcp/{}", scope.run.as_str()));
     Arc::new(deps.invoker.begin_run(scope.with_session(session.ok()).with_view(view)))
 }
@@ -77,16 +74,18 @@ async fn relay_to_slot(
 }
 
 impl Handler {
-    /// Answers with what `offer` has and `view` sees; `calls` bounds how many calls and other
-    /// requests over the bus run, over all paths, and `suspended` has those whose clients are away.
+    /// Answers `client` with what `offer` has and `view` sees; `calls` bounds how many calls and
+    /// other requests over the bus run, over all paths, and `suspended` has those whose clients are
+    /// away.
     pub(crate) fn new(
         offer: Offer,
         view: View,
+        client: Principal,
         calls: SlotPool,
         suspended: SuspendedCalls,
     ) -> Self {
         Self {
-            scope: client_scope(offer.deps(), view),
+            scope: client_scope(offer.deps(), view, client),
             offer,
             calls,
             suspended,
@@ -97,8 +96,9 @@ impl Handler {
 
     /// The same for another session.
     pub(crate) fn for_session(&self) -> Self {
+        let Scope { view, principal, .. } = &*self.scope;
         Self {
-            scope: client_scope(self.offer.deps(), self.scope.view.clone()),
+            scope: client_scope(self.offer.deps(), view.clone(), principal.clone()),
             log: SessionLog::default(),
             subscriptions: ResourceSubscriptions::default(),
             ..self.clone()
@@ -143,7 +143,7 @@ impl Handler {
         context: &RequestContext<RoleServer>,
     ) -> RequestIdentity {
         let request = NamedRequest { method, name, arguments };
-        self.suspended.identity(self.offer.server(), request, context)
+        self.suspended.identity(&self.scope.principal, self.offer.server(), request, context)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use toolbus_tools::View;
+use toolbus_tools::Scope;
 use toolbus_tools::registry::Snapshot;
 use toolbus_wire::name::AgentName;
 
@@ -26,9 +26,9 @@ const FINDERS: [(&[&str], &str); 3] = [
     ),
 ];
 
-/// The instructions of an agent for clients that see this much of its tools.
-pub(crate) fn instructions_of_agent(agent: &AgentName, tools: &Snapshot, view: &View) -> String {
-    let seen: Vec<_> = tools.seen_by(view).filter(|entry| entry.tool.kind.is_local()).collect();
+/// The instructions of an agent for clients of this scope.
+pub(crate) fn instructions_of_agent(agent: &AgentName, tools: &Snapshot, scope: &Scope) -> String {
+    let seen: Vec<_> = tools.seen_by(scope).filter(|entry| entry.tool.kind.is_local()).collect();
     let is_seen = |name: &&str| seen.iter().any(|entry| entry.tool.name == **name);
     let groups: BTreeSet<_> = seen.iter().filter_map(|entry| entry.tool.group.as_deref()).collect();
 

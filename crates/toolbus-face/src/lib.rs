@@ -6,9 +6,12 @@
 //! way a call is the invoker's: there is no other way from here to a tool. `/NAME/mcp` is the same
 //! as `/mcp/NAME`, sessions included, and `/` is a page that lists these paths.
 //!
-//! Clients need no credentials, so the face is off unless it is given an address, and an address
-//! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
-//! is not one of those is refused, or any web page could call tools through its reader's browser.
+//! Where clients have tokens, every request needs one of them, for the page too; a client is then
+//! known by its token, and has sessions that no other client reaches. Without tokens everybody is
+//! the same client. The names that the face is reached by are checked either way: a request whose
+//! `Host` or `Origin` is not one of those is refused, or any web page could call tools through its
+//! reader's browser. The server of the router says where a request comes from
+//! (`toolbus_tools::visitors`).
 //!
 //! `/mcp/NAME` has the prompts and resources of its server too, completes arguments, and tells of
 //! changes, where the server has or does such: see `subscriptions`.
@@ -20,6 +23,7 @@
 //! program, holds no credentials, and asks the services of the fleet over the bus only.
 
 mod client_params;
+mod clients;
 mod cors;
 mod front_page;
 mod handler;
@@ -59,16 +63,13 @@ pub use limits::CONNECTIONS_MAX;
 use limits::{CALLS_MAX, PARKED_CALLS_MAX};
 pub use suspended_calls::BYTES_MAX as SUSPENDED_BYTES_MAX;
 use suspended_calls::SuspendedCalls;
+pub use toolbus_tools::visitors::ApiSettings;
 
 /// Whose requests the face answers.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct FaceSettings {
-    /// Names that clients may reach this machine by, with or without a port; a request for another
-    /// one is refused. `localhost`, `127.0.0.1` and `[::1]` always may.
-    pub allowed_hosts: Vec<String>,
-    /// Web pages that may call tools, by their origins, such as `https://chat.example.com`; a
-    /// request from another one is refused. Those of this machine always may.
-    pub allowed_origins: Vec<String>,
+    /// The clients and their tokens, and the names and web pages that the face is reached by.
+    pub api: ApiSettings,
     /// Whether browsers are told that those pages may read answers (CORS). Without it, a page can
     /// have requests made and not see what comes of them.
     pub cors: bool,

@@ -8,8 +8,8 @@ pub const CONNECTIONS_MAX: usize = 1_024;
 pub(crate) const CALLS_MAX: u16 = 256;
 /// Calls that wait for a person, over all clients; more of them wait among those that run.
 pub(crate) const PARKED_CALLS_MAX: u16 = 256;
-/// Sessions of one path, which only clients of the older era have; no more are begun above it. One
-/// that is idle for five minutes ends.
+/// Sessions of one path, for each client that has a token, which only those of the older era have;
+/// no more are begun above it. One that is idle for five minutes ends.
 pub(crate) const SESSIONS_MAX: usize = 256;
 /// Largest request body, in bytes: the largest arguments, escaped, and what is around them.
 pub(crate) const BODY_BYTES_MAX: usize = 2 * ARGUMENTS_BYTES_MAX;

@@ -8,7 +8,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
@@ -21,9 +22,11 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
 use toolbus_json::{Limits, OverLimit};
 use toolbus_telemetry::mcp::{Recorder, Transport};
-use toolbus_tools::View;
+use toolbus_tools::visitors::ApiSettings;
+use toolbus_tools::{Principal, View};
 
 use crate::client_params::ClientParams;
+use crate::clients::{Clients, refuse_visitor};
 use crate::cors::{Cors, is_preflight};
 use crate::front_page::FrontPage;
 use crate::handler::Handler;
@@ -44,22 +47,28 @@ const SESSIONS_RETRY_AFTER: HeaderValue = HeaderValue::from_static("60");
 const BODY_LIMITS: Limits = Limits::of_bytes(BODY_BYTES_MAX).with_values(BODY_VALUES_MAX);
 
 type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
+/// What is served at one path, by the names of clients: no session of one is another's. Only
+/// clients that are let in have any, and those are the settings'.
+type MountsOfPath = HashMap<Arc<str>, Mount>;
 
 /// Everything behind the face.
 struct Mounts {
     deps: FaceDeps,
+    clients: Arc<Clients>,
     /// What clients see.
     view: View,
     calls: SlotPool,
     suspended: SuspendedCalls,
     config: StreamableHttpServerConfig,
     recorder: Recorder,
-    own: Mount,
+    /// The agent's tools.
+    offer: Offer,
+    own: Mutex<MountsOfPath>,
     /// By name in lower case. Only servers that bridges have announced get in, which are bounded.
-    servers: Mutex<HashMap<String, Mount>>,
+    servers: Mutex<HashMap<String, MountsOfPath>>,
 }
 
-/// What is served at one path.
+/// What is served at one path for one client.
 #[derive(Clone)]
 struct Mount {
     service: Service,
@@ -79,30 +88,35 @@ pub(crate) fn router(
     let config = server_config(settings, stop);
     let cors = settings.cors.then(|| Arc::new(Cors::new(&config.allowed_origins)));
 
-    let front_page = Arc::new(FrontPage::new(settings, deps.clone()));
+    let clients = Arc::new(Clients::new(settings.api.clone()));
     let view = settings.view.clone();
-    let own = Offer::of_agent(deps.clone());
-    let own = Handler::new(own, view.clone(), calls.clone(), suspended.clone());
-    let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
-    let own = Mount::new(own, recorder.clone(), &config);
-    let mounts =
-        Mounts { deps, view, calls, suspended, config, recorder, own, servers: Mutex::default() };
+    let front_page = FrontPage::new(deps.clone(), view.clone(), Arc::clone(&clients));
+    let front_page = Arc::new(front_page);
+    let mounts = Mounts {
+        offer: Offer::of_agent(deps.clone()),
+        deps,
+        clients,
+        view,
+        calls,
+        suspended,
+        config,
+        recorder: Recorder::new(&global::meter("toolbus.face"), Transport::Tcp),
+        own: Mutex::default(),
+        servers: Mutex::default(),
+    };
 
     let router = Router::new()
         .route(
             "/mcp",
-            any(async |State(mounts): State<Arc<Mounts>>, request| {
-                mounts.own.clone().serve_request(request).await
+            any(async |State(mounts): State<Arc<Mounts>>, request: Request| {
+                mounts.serve(None, request).await
             }),
         )
         .route("/mcp/{server}", any(serve_at_server))
         // Some clients make the last part of every path `mcp`.
         .route("/{server}/mcp", any(serve_at_server))
         .with_state(Arc::new(mounts))
-        .route(
-            "/",
-            get(async move |uri: Uri, headers: HeaderMap| front_page.serve(&uri, &headers).await),
-        )
+        .route("/", get(async move |head: Parts| front_page.serve(&head).await))
         .fallback(nothing_here);
     match cors {
         Some(cors) => router.layer(from_fn_with_state(cors, answer_page)),
@@ -124,19 +138,16 @@ async fn serve_at_server(
     Path(server): Path<String>,
     request: Request,
 ) -> Response {
-    let Some(mount) = mounts.mount_of_server(&server) else {
-        let line = "no MCP server of this name is there; GET / lists those that are\n";
-        return refuse(StatusCode::NOT_FOUND, line);
-    };
-    mount.serve_request(request).await
+    mounts.serve(Some(&server), request).await
 }
 
 fn server_config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpServerConfig {
     let config = StreamableHttpServerConfig::default();
-    let hosts = config.allowed_hosts.iter().chain(&settings.allowed_hosts).cloned();
-    let hosts: Vec<_> = hosts.collect();
+    let ApiSettings { allowed_hosts, allowed_origins, .. } = &settings.api;
+    // Whether a request may use the names of this machine is known before the transport sees it.
+    let hosts: Vec<_> = config.allowed_hosts.iter().chain(allowed_hosts).cloned().collect();
     let local = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned);
-    let origins = local.into_iter().chain(settings.allowed_origins.iter().cloned());
+    let origins = local.into_iter().chain(allowed_origins.iter().cloned());
 
     config
         .with_allowed_hosts(hosts)
@@ -147,8 +158,37 @@ fn server_config(settings: &FaceSettings, stop: CancellationToken) -> Streamable
 }
 
 impl Mounts {
+    /// Answers a request at the path of an MCP server, or at that of the agent.
+    async fn serve(&self, server: Option<&str>, request: Request) -> Response {
+        let (head, body) = request.into_parts();
+        // Before its body: who is not let in has nothing read.
+        let client = match self.clients.admit(&head) {
+            Ok(client) => client,
+            Err(error) => return refuse_visitor(error),
+        };
+
+        let mount = match server {
+            None => Some(self.mount_of_agent(&client)),
+            Some(server) => self.mount_of_server(server, &client),
+        };
+        let Some(mount) = mount else {
+            let line = "no MCP server of this name is there; GET / lists those that are\n";
+            return refuse(StatusCode::NOT_FOUND, line);
+        };
+        mount.serve_request(Request::from_parts(head, body)).await
+    }
+
+    /// What is served for the agent itself.
+    fn mount_of_agent(&self, client: &Principal) -> Mount {
+        let mut own = self.own.lock();
+        let mount = own
+            .entry(Arc::clone(&client.name))
+            .or_insert_with(|| self.mount(self.offer.clone(), self.recorder.clone(), client));
+        mount.clone()
+    }
+
     /// What is served for one MCP server; `None` where clients see none of that name.
-    fn mount_of_server(&self, name: &str) -> Option<Mount> {
+    fn mount_of_server(&self, name: &str, client: &Principal) -> Option<Mount> {
         let server = self.deps.read_seen(name, &self.view, |seen| seen.server_name.clone());
         let key = name.to_lowercase();
 
@@ -158,14 +198,18 @@ impl Mounts {
             servers.remove(&key);
             return None;
         };
-        let mount = servers.entry(key).or_insert_with(|| {
+        let mounts = servers.entry(key).or_default();
+        let mount = mounts.entry(Arc::clone(&client.name)).or_insert_with(|| {
             let recorder = self.recorder.about_server(&server);
-            let offer = Offer::of_server(self.deps.clone(), server);
-            let (calls, suspended) = (self.calls.clone(), self.suspended.clone());
-            let handler = Handler::new(offer, self.view.clone(), calls, suspended);
-            Mount::new(handler, recorder, &self.config)
+            self.mount(Offer::of_server(self.deps.clone(), server), recorder, client)
         });
         Some(mount.clone())
+    }
+
+    fn mount(&self, offer: Offer, recorder: Recorder, client: &Principal) -> Mount {
+        let (calls, suspended) = (self.calls.clone(), self.suspended.clone());
+        let handler = Handler::new(offer, self.view.clone(), client.clone(), calls, suspended);
+        Mount::new(handler, recorder, &self.config)
     }
 }
 

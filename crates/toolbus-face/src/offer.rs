@@ -264,16 +264,16 @@ impl Offer {
         &self,
         scope: &Arc<Scope>,
     ) -> Result<Arc<Vec<ListedTool>>, CallError> {
-        let view = &scope.view;
         let Some(server) = &self.server else {
             let tools = self.deps.invoker.registry().snapshot();
             // A client calls by name, which only local tools answer.
-            let seen = tools.seen_by(view).filter(|entry| entry.tool.kind.is_local());
+            let seen = tools.seen_by(scope).filter(|entry| entry.tool.kind.is_local());
             let seen = seen.map(|entry| ListedTool::of_agent(&entry.tool));
             return Ok(Arc::new(seen.collect()));
         };
 
         let tools = self.ask_for_tools(server, scope).await?;
+        let view = &scope.view;
         if view.is_all() {
             return Ok(tools);
         }
@@ -315,7 +315,7 @@ impl Offer {
     pub(crate) async fn introduction(&self, scope: &Arc<Scope>) -> Introduction {
         let Some(server) = &self.server else {
             let tools = self.deps.invoker.registry().snapshot();
-            let instructions = instructions_of_agent(&self.deps.agent, &tools, &scope.view);
+            let instructions = instructions_of_agent(&self.deps.agent, &tools, scope);
             return Introduction { instructions: Some(instructions), ..Introduction::default() };
         };
 
@@ -359,11 +359,13 @@ impl Offer {
 
     /// Whether a scope sees the tool of this name, if there is one.
     fn may_see_tool(&self, scope: &Scope, name: &str) -> bool {
-        let id = match &self.server {
-            None => self.deps.invoker.registry().find(name).map(|tool| tool.id.clone()),
-            Some(server) => Some(server.tool_id(name)),
-        };
-        id.is_none_or(|id| scope.view.sees(&id))
+        match &self.server {
+            None => {
+                let tool = self.deps.invoker.registry().find(name);
+                tool.is_none_or(|tool| tool.is_seen_by(scope))
+            }
+            Some(server) => scope.view.sees(&server.tool_id(name)),
+        }
     }
 
     /// The number of the server's list of tools, as it was announced last.

@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_bus::slot::Kept;
+use toolbus_tools::Principal;
 use toolbus_wire::envelope::new_id;
 
 use crate::pending_call::PendingCall;
@@ -71,6 +72,9 @@ pub(crate) struct RequestIdentity {
     pub(crate) method: &'static str,
     pub(crate) name: String,
     arguments: u64,
+    /// Who it is from.
+    principal: Principal,
+    /// What the client says of itself.
     client: Option<Implementation>,
 }
 
@@ -130,6 +134,7 @@ impl SuspendedCalls {
     /// Which request this is.
     pub(crate) fn identity(
         &self,
+        principal: &Principal,
         server: Option<&str>,
         request: NamedRequest<'_>,
         context: &RequestContext<RoleServer>,
@@ -139,6 +144,7 @@ impl SuspendedCalls {
             method: request.method,
             name: request.name.to_owned(),
             arguments: self.0.hasher.hash_one(request.arguments),
+            principal: principal.clone(),
             client: context.client_info(),
         }
     }

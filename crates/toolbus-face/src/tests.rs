@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use super::*;
 use crate::offer::Offer;
 
 mod paths;
+mod tokens;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -103,6 +105,11 @@ async fn agent_with_bridge() -> (FaceDeps, Consumer, Provider) {
     let offer = offer.with_identity(ToolId::of("mcp:notes", "erase"), None);
     assert!(provider.publish(vec![offer]).is_empty());
     (agent, bridge, provider)
+}
+
+/// Where requests of this machine come from, as a server says it.
+fn here() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 40_000))
 }
 
 fn view_without(pattern: &str) -> View {
@@ -184,6 +191,27 @@ async fn tools_that_a_models_provider_runs_are_not_listed() {
     assert!(called.to_string().contains("is run by the model's provider"), "{called}");
 }
 
+/// Every client of the endpoint only claims its name.
+#[tokio::test]
+async fn tools_that_are_there_for_others_are_neither_listed_nor_called() {
+    let agent = agent().await;
+    let local = toolbus_tools::Principal::local();
+    let local_alone = toolbus_tools::Audience::only(move |principal| *principal == local);
+    let run = |_: Invocation| std::future::ready(Ok(Output::text("a mail")));
+    let mail = Tool::new("read_mail", "", "mail").read_only().for_audience(local_alone);
+    agent.invoker.registry().register(mail, run).unwrap();
+    agent.invoker.registry().register(Tool::new("ping", "", "test"), run).unwrap();
+
+    let face = face_seeing(View::all(), agent);
+    let listed = ask(&face, "/mcp", "tools/list").await;
+    assert!(names(&listed).contains(&"ping"), "{listed}");
+    assert!(!names(&listed).contains(&"read_mail"), "{listed}");
+    let refused = call(&face, "/mcp", "read_mail").await;
+    let absent = call(&face, "/mcp", "nothing").await;
+    let expected = absent["error"]["message"].as_str().unwrap().replace("nothing", "read_mail");
+    assert_eq!(refused["error"]["message"], expected, "{refused}");
+}
+
 /// One client asks for the list, and what it sees is nobody else's.
 #[tokio::test]
 async fn clients_of_one_path_each_see_their_own_part_of_the_list() {
@@ -262,7 +290,7 @@ async fn a_body_of_too_many_values_is_refused_in_little_memory() {
         let body = format!(
             r#"{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": {{"x": [{zeros}0]}}}}"#
         );
-        let request = Request::post("/mcp").header(HOST, "localhost");
+        let request = Request::post("/mcp").extension(here()).header(HOST, "localhost");
         let request = request.header(ACCEPT, "application/json, text/event-stream");
         request.header(CONTENT_TYPE, "application/json").body(Body::from(body)).unwrap()
     });
@@ -288,6 +316,7 @@ fn newer_request(path: &str, method: &str, mut params: Value) -> Request<Body> {
     params["_meta"] = meta;
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let request = Request::post(path)
+        .extension(here())
         .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "application/json, text/event-stream")
@@ -384,6 +413,7 @@ const ERA: &str = "2025-11-25";
 
 fn post(session: Option<&str>, body: &Value) -> Request<Body> {
     let request = Request::post("/mcp")
+        .extension(here())
         .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "application/json, text/event-stream")
@@ -457,16 +487,15 @@ async fn from_page(face: &Face, method: &str, origin: &str) -> axum::response::R
 #[tokio::test]
 async fn pages_of_allowed_origins_are_shown_answers_where_that_is_set() {
     const PAGE: &str = "https://chat.example.com";
-    let settings = FaceSettings {
-        allowed_origins: vec![PAGE.to_owned()],
-        cors: true,
-        ..FaceSettings::default()
-    };
+    let api = ApiSettings { allowed_origins: vec![PAGE.to_owned()], ..ApiSettings::default() };
+    let settings = FaceSettings { api, cors: true, ..FaceSettings::default() };
     let face = Face::new(&settings, agent().await);
     for origin in [PAGE, "http://localhost:6274"] {
         let asked = from_page(&face, "OPTIONS", origin).await;
         assert_eq!(asked.status(), StatusCode::NO_CONTENT, "{origin}");
         assert_eq!(asked.headers()["access-control-allow-methods"], "GET, POST, DELETE");
+        // The star alone would leave out the header that tokens are in.
+        assert_eq!(asked.headers()["access-control-allow-headers"], "*, authorization");
         assert_eq!(asked.headers()["access-control-allow-origin"], origin);
         let answered = from_page(&face, "POST", origin).await;
         assert_eq!(answered.status(), StatusCode::OK, "{origin}");

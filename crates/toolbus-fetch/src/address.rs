@@ -17,11 +17,35 @@ pub struct NotPublic;
 /// Azure's platform service, which answers virtual machines at an address of the public range.
 const AZURE_PLATFORM: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
-/// The public addresses of a name. `Ok(None)`: it has others only.
+/// Single addresses of metadata in IPv6: Google's, Oracle's, Scaleway's and Akamai's.
+const METADATA_V6: [Ipv6Addr; 4] = [
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
+    Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1),
+];
+
+/// Names by which clouds tell their machines of themselves. Some of them have public addresses.
+const METADATA_NAMES: [&str; 8] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "instance-data.ec2.internal",
+    "metadata.azure.internal",
+    "metadata.tencentyun.com",
+    "metadata.cloud.ibm.com",
+    "metadata.platformequinix.com",
+    "metadata.packet.net",
+];
+
+/// The public addresses of a name. `Ok(None)`: it has others only, or is one of
+/// [`is_metadata_name`].
 ///
 /// # Errors
 /// When it cannot be resolved.
 pub async fn lookup_public(name: &str) -> io::Result<Option<Vec<SocketAddr>>> {
+    if is_metadata_name(name) {
+        return Ok(None);
+    }
     let found = lookup_host((name, 0)).await?;
     let public: Vec<SocketAddr> = found.filter(|found| is_public(found.ip())).collect();
     Ok((!public.is_empty()).then_some(public))
@@ -75,21 +99,37 @@ pub fn is_public(address: IpAddr) -> bool {
 pub fn is_metadata(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_metadata_v4(address),
-        IpAddr::V6(address) => match embedded_v4(address) {
-            Some(address) => is_metadata_v4(address),
-            // Link-local; Amazon's.
-            None => matches!(
-                address.segments(),
-                [0xfe80..=0xfebf, ..] | [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
-            ),
-        },
+        IpAddr::V6(address) => is_metadata_v6(address),
     }
+}
+
+/// Whether a cloud tells its own machines of themselves by this name, or one below it.
+#[must_use]
+pub fn is_metadata_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    METADATA_NAMES.iter().any(|known| {
+        let rest = name.strip_suffix(*known);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 fn is_metadata_v4(address: Ipv4Addr) -> bool {
     // Most clouds'; Alibaba's; Oracle's.
     matches!(address.octets(), [169, 254, ..] | [100, 100, 100, 200] | [192, 0, 0, 192])
         || address == AZURE_PLATFORM
+}
+
+fn is_metadata_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        // Link-local; Amazon's, with those for containers.
+        [0xfe80..=0xfebf, ..] | [0xfd00, 0xec2, 0, 0, 0, 0, 0, _] => true,
+        // What a network's own translator makes of an address (NAT64, SIIT), and the form that
+        // came before the mapped one.
+        [0x64, 0xff9b, 1, _, _, _, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0, 0, 0, 0, 0, 0, high, low] => is_metadata_v4(join_v4(high, low)),
+        _ => METADATA_V6.contains(&address) || embedded_v4(address).is_some_and(is_metadata_v4),
+    }
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {

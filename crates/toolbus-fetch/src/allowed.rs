@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::{Host, Url};
 
-use crate::address::literal_of;
+use crate::address::{is_metadata, literal_of};
 
 /// Longest entry, in bytes.
 const ENTRY_BYTES_MAX: usize = 300;
@@ -17,7 +17,8 @@ const ENTRY_BYTES_MAX: usize = 300;
 /// network, each but the last with a port if only that is meant.
 ///
 /// A name that is allowed reaches whatever it resolves to, but for the metadata services of clouds:
-/// those must be allowed by their addresses.
+/// those must be allowed by their addresses. A network that has others beside them, such as
+/// `fd00::/8`, does not allow them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     text: String,
@@ -61,6 +62,9 @@ impl AllowedHost {
 
     fn contains(&self, candidate: IpAddr) -> bool {
         let Allowed::Network { address, bits } = self.what else { return false };
+        if is_metadata(candidate) && !is_metadata(address) {
+            return false;
+        }
         // One address of IPv4 may be written as one of IPv6.
         match (address, candidate.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(candidate)) => {

@@ -25,7 +25,8 @@ mod resolver;
 mod response;
 
 pub use address::{
-    NotPublic, check_literal, check_resolved, is_metadata, is_public, lookup_public,
+    NotPublic, check_literal, check_resolved, is_metadata, is_metadata_name, is_public,
+    lookup_public,
 };
 pub use allowed::AllowedHost;
 pub use charset::decode_text;

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::net::lookup_host;
 
-use crate::address::{NotPublic, is_metadata, is_public};
+use crate::address::{NotPublic, is_metadata, is_metadata_name, is_public};
 use crate::allowed::AllowedHost;
 
 /// Most addresses of one name that are tried.
@@ -53,8 +53,13 @@ impl Reach {
             Self::Public => is_public(address),
             Self::Named => !is_metadata(address),
         };
-        is_allowed || allowed.iter().any(|entry| entry.allows_address(address))
+        is_allowed || is_listed(address, allowed)
     }
+}
+
+/// Whether the operator allows this address itself.
+fn is_listed(address: IpAddr, allowed: &[AllowedHost]) -> bool {
+    allowed.iter().any(|entry| entry.allows_address(address))
 }
 
 impl Resolve for GuardedResolver {
@@ -63,7 +68,11 @@ impl Resolve for GuardedResolver {
         let allowed = Arc::clone(&self.allowed);
         Box::pin(async move {
             let found = resolver.resolve(name.as_str()).await?;
-            let usable = found.into_iter().filter(|address| reach.allows(*address, &allowed));
+            let is_metadata = is_metadata_name(name.as_str());
+            let usable = found.into_iter().filter(|address| match is_metadata {
+                true => is_listed(*address, &allowed),
+                false => reach.allows(*address, &allowed),
+            });
             let usable: Vec<_> =
                 usable.take(ADDRESSES_MAX).map(|ip| SocketAddr::new(ip, 0)).collect();
             if usable.is_empty() {

@@ -5,9 +5,10 @@
 //! it can come back for it: a request with an `Idempotency-Key` is one turn however often it is
 //! sent.
 //!
-//! Clients are known by tokens. Without any, everybody who reaches the port is the same client, and
-//! the names that the port is reached by, and the origins of web pages, are checked as those of the
-//! MCP endpoint are, or any web page could have its reader's browser speak to the agent.
+//! Clients are known by tokens. Without any, everybody who reaches the port is the same client. The
+//! names that the port is reached by, and the origins of web pages, are checked as those of the MCP
+//! endpoint are, or any web page could have its reader's browser speak to the agent; for the names
+//! of this machine, the server says where a request comes from (`toolbus_tools::visitors`).
 //!
 //! [`tool_api`] is the interface to tools: finding them, calling them, jobs, and keys.
 //!

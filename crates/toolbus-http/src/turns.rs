@@ -8,7 +8,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
@@ -56,12 +57,13 @@ struct Admitted {
 
 pub(crate) async fn answer(
     State(shared): State<Arc<Shared>>,
-    uri: Uri,
-    headers: HeaderMap,
+    head: Parts,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match admit(&shared, &uri, &headers, body) {
-        Ok(admitted) if wants_events(&headers) => stream_events(&shared, admitted).into_response(),
+    match admit(&shared, &head, body) {
+        Ok(admitted) if wants_events(&head.headers) => {
+            stream_events(&shared, admitted).into_response()
+        }
         Ok(admitted) => wait_for_end(&shared, admitted).await,
         Err(refusal) => refusal.into_response(),
     }
@@ -69,11 +71,11 @@ pub(crate) async fn answer(
 
 fn admit(
     shared: &Shared,
-    uri: &Uri,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Admitted, Refusal> {
-    let client = shared.visitors.admit(uri, headers)?;
+    let client = shared.visitors.admit(head)?;
+    let headers = &head.headers;
     let is_json =
         headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
             let kind = kind.split(';').next().unwrap_or_default().trim();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +111,8 @@ impl Bench {
     }
 
     async fn post(&self, headers: &[(&str, &str)], body: impl Into<Body>) -> Response<Body> {
-        let mut request = Request::post("/v1/turns").header("host", "localhost");
+        let here = SocketAddr::from(([127, 0, 0, 1], 40_000));
+        let mut request = Request::post("/v1/turns").extension(here).header("host", "localhost");
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header("content-type", "application/json");
         }

@@ -5,6 +5,7 @@
 //! says what is wrong with it.
 
 use serde_json::{Map, Value};
+use toolbus_tools::Audience;
 use toolbus_tools::call::ARGUMENTS_LIMITS;
 use toolbus_tools::id::{SERVER_PROVIDER_PREFIX, ToolId};
 use toolbus_tools::subject::{DefinitionDigest, Subject};
@@ -81,6 +82,7 @@ pub fn subject_of(server: Option<&McpServerSummary>, server_name: &str, tool: &s
         definition: digest.map(|digest| DefinitionDigest::from_text(digest)),
         annotations,
         risk: if annotations.read_only { Risk::Low } else { Risk::High },
+        audience: Audience::everybody(),
     }
 }
 
@@ -93,6 +95,7 @@ pub fn read_subject(server_name: &str, method: &str) -> Subject {
         definition: None,
         annotations: Annotations { read_only: true, idempotent: true },
         risk: Risk::Low,
+        audience: Audience::everybody(),
     }
 }
 

@@ -29,6 +29,7 @@ mod variables;
 
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
 pub(crate) use credential::find_credentials;
+pub use credential::{is_reference, mask_arguments};
 pub(crate) use entry::REGISTERED_BY;
 pub use entry::{Endpoint, Entry, Launch, Protocol, SessionMode, Target, ToolChanges};
 pub use issuer::Issuer;

@@ -33,6 +33,8 @@ pub const REASON_BYTES_MAX: usize = 500;
 const DEFAULT_NAME: &str = "default";
 /// The same where its tool is too risky for the default.
 const REQUIRED_NAME: &str = "approval_required_risk";
+/// The same where its tool is not there for its principal.
+const AUDIENCE_NAME: &str = "principals";
 
 /// Rules, limits and budgets, checked and indexed. It never changes.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub struct RuleBook {
     matcher: Matcher,
     default: Answer,
     approval_required: Option<(Risk, Answer)>,
+    /// What is said of calls by those for whom the tool is not there.
+    not_there: Answer,
     pub(crate) limits: Vec<Arc<Limit>>,
     pub(crate) limit_matcher: Matcher,
     budgets: Vec<RunBudget>,
@@ -78,6 +82,8 @@ pub enum DecidedBy {
     RequiredApproval,
     /// No rule did, so the default holds.
     Default,
+    /// No rule was asked: the tool is not there for the principal.
+    Audience,
 }
 
 /// A decision, and what made it.
@@ -135,6 +141,7 @@ impl RuleBook {
             rules,
             default: default_answer(settings.default),
             approval_required: settings.approval_required_risk.map(required_approval),
+            not_there: Answer::Deny { reason: "the tool is not there for this principal".into() },
             revision: Revision::of(settings),
         })
     }
@@ -152,6 +159,7 @@ impl RuleBook {
         let by = match by {
             Some(rule) => DecidedBy::Rule(Arc::clone(&rule.name)),
             None if std::ptr::eq(answer, &self.default) => DecidedBy::Default,
+            None if std::ptr::eq(answer, &self.not_there) => DecidedBy::Audience,
             None => DecidedBy::RequiredApproval,
         };
         Explanation { decision: answer.decision(), by }
@@ -223,6 +231,10 @@ impl RuleBook {
     }
 
     fn answer(&self, request: &PolicyRequest<'_>) -> (&Answer, Option<&Rule>) {
+        // No rule allows what is not there.
+        if !request.subject.audience.has(&request.scope.principal) {
+            return (&self.not_there, None);
+        }
         if let Some(rule) = self.matcher.matching(request).first() {
             let rule = &self.rules[rule];
             return (&rule.answer, Some(rule));
@@ -280,6 +292,7 @@ impl fmt::Display for DecidedBy {
             Self::Rule(name) => write!(f, "rule '{name}'"),
             Self::RequiredApproval => f.write_str(REQUIRED_NAME),
             Self::Default => f.write_str(DEFAULT_NAME),
+            Self::Audience => f.write_str(AUDIENCE_NAME),
         }
     }
 }

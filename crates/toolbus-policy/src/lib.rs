@@ -25,6 +25,7 @@ mod mistake;
 pub mod months;
 pub mod presets;
 mod principal;
+mod principal_set;
 pub mod retry;
 mod rule_set;
 mod session_owner;
@@ -41,6 +42,7 @@ pub use limit::{BUCKETS_MAX, RateLimit};
 pub use live::LivePolicy;
 pub use mistake::{Mistake, Mistakes};
 pub use principal::{PrincipalError, owner_text, parse_owner, parse_principal, principal_text};
+pub use principal_set::{PrincipalSet, PrincipalSetError};
 pub use rule_set::RULES_MAX;
 pub use session_owner::SessionOwner;
 pub use settings::{

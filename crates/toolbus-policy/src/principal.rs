@@ -83,7 +83,6 @@ impl PrincipalPattern {
     }
 
     /// Whether it matches a principal.
-    #[cfg(test)]
     pub(crate) fn matches(&self, principal: &Principal) -> bool {
         match (self, &principal.proof) {
             (Self::Anybody, _) => true,

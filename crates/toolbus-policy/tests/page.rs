@@ -6,10 +6,10 @@ use std::path::Path;
 use std::{env, fs};
 
 use serde::Deserialize;
-use toolbus_policy::{PolicySettings, RuleBook, matrix};
+use toolbus_policy::{PolicySettings, PrincipalSet, RuleBook, matrix};
 use toolbus_tools::id::ToolId;
 use toolbus_tools::tool::{Annotations, Risk};
-use toolbus_tools::{Door, Subject};
+use toolbus_tools::{Audience, Door, Subject};
 use toolbus_wire::name::AgentName;
 
 const BEGIN: &str =
@@ -24,7 +24,14 @@ struct Example {
 fn tool(provider: &str, name: &str, risk: Risk) -> Subject {
     let is_read_only = risk == Risk::Low;
     let annotations = Annotations { read_only: is_read_only, idempotent: is_read_only };
-    Subject { id: ToolId::of(provider, name), definition: None, annotations, risk }
+    let id = ToolId::of(provider, name);
+    Subject { id, definition: None, annotations, risk, audience: Audience::everybody() }
+}
+
+/// A tool of one person's account, as its toolkit has it where the settings name no principals.
+fn mailbox() -> Subject {
+    let local = PrincipalSet::parse(&["local:*".to_owned()]).unwrap();
+    Subject { audience: local.into_audience(), ..tool("google", "gmail_read", Risk::Low) }
 }
 
 #[test]
@@ -38,6 +45,7 @@ fn the_page_shows_the_matrix_of_its_example() {
 
     let tools = [
         tool("script", "execute_python_script", Risk::High),
+        mailbox(),
         tool("mcp:github", "list_issues", Risk::Low),
         tool("mcp:github", "create_issue", Risk::High),
         tool("mcp:github", "delete_repo", Risk::High),

@@ -4,7 +4,8 @@
 //! connection, the one that has waited longest for a request is closed.
 //!
 //! What is served, and how large a body may be, is the router's affair. A request that is answered
-//! before all of it was read is the last one of its connection.
+//! before all of it was read is the last one of its connection. Where a request comes from is among
+//! its extensions, as a [`SocketAddr`].
 
 mod clocked_stream;
 mod guarded_body;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Extensions;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -174,6 +176,15 @@ pub async fn serve_within(
     Ok(server)
 }
 
+/// Whether a request with these extensions comes from this machine. One of another server, which
+/// does not say where it comes from, is taken for one from elsewhere.
+#[must_use]
+pub fn is_from_here(extensions: &Extensions) -> bool {
+    let peer = extensions.get::<SocketAddr>();
+    // A port for both families writes addresses of the older one as ones of the newer.
+    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+}
+
 async fn bind_listener(address: &ListenAddress) -> io::Result<TcpListener> {
     if !address.host().is_empty() {
         return TcpListener::bind((address.host(), address.port())).await;
@@ -202,12 +213,12 @@ impl Acceptor {
         // Dropping either wait loses nothing that was begun.
         while let Some(accepted) = self.ending.run_until_cancelled(listener.accept()).await {
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     let room = self.find_room(&permits);
                     let Some(Some(permit)) = self.ending.run_until_cancelled(room).await else {
                         return;
                     };
-                    let connection = self.serve_connection(stream);
+                    let connection = self.serve_connection(stream, peer);
                     self.tasks.spawn(async move {
                         connection.await;
                         drop(permit);
@@ -239,13 +250,18 @@ impl Acceptor {
     }
 
     /// Serves one connection until it ends, its time is up, or the server is closed.
-    fn serve_connection(&self, stream: TcpStream) -> impl Future<Output = ()> + use<> {
+    fn serve_connection(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + use<> {
         let timeouts = self.timeouts;
         let shared = Arc::new(Connection::default());
         let place = self.waiting.join(Arc::clone(&shared));
         let progress = Arc::new(BodyProgress::default());
         let answering = respond::Answering {
             router: self.router.clone(),
+            peer,
             timeouts,
             progress: Arc::clone(&progress),
             place,

@@ -16,6 +16,25 @@ use crate::rows::{ENDED, RUNNING, SubagentRows};
 use crate::tables::CHANGES;
 use crate::{Error, SubagentsConfig};
 
+/// Forgets subagents that were told of beyond so many, the oldest of the owners that have most of
+/// them, so that no owner flushes those of another. Whoever only claims a name may claim others, so
+/// all of those together are one owner; among them the same holds of each name.
+const FORGET_OF_MOST: &str = "DELETE FROM subagents WHERE agent = $1 AND id IN (
+         SELECT id FROM (
+             SELECT id, ROW_NUMBER() OVER (ORDER BY place, told_ms DESC, id) AS standing
+             FROM (SELECT id, told_ms, ROW_NUMBER() OVER
+                              (PARTITION BY known_owner ORDER BY owner_place, told_ms DESC, id)
+                              AS place
+                   FROM (SELECT id, told_ms,
+                                CASE WHEN substr(owner, 1, 8) = 'claimed:' THEN '' ELSE owner END
+                                    AS known_owner,
+                                ROW_NUMBER() OVER
+                                    (PARTITION BY owner ORDER BY told_ms DESC, id) AS owner_place
+                         FROM subagents WHERE agent = $1 AND told_ms IS NOT NULL) AS of_owners
+                  ) AS of_known
+             ) AS ranked
+         WHERE standing > $2)";
+
 /// A subagent that runs, or whose end is to be told.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenRow {
@@ -211,8 +230,9 @@ impl SubagentRows {
         Ok(released.await?)
     }
 
-    /// Forgets subagents that were told of long ago, the oldest where there are many, ends that no
-    /// session has taken, and what was on whiteboards for long. Says how many ends those were.
+    /// Forgets subagents that were told of long ago, where there are many the oldest of the owners
+    /// that have most, ends that no session has taken, and what was on whiteboards for long. Says
+    /// how many ends those were.
     pub(crate) async fn forget(&self, config: &SubagentsConfig) -> Result<u64, Error> {
         let (agent, store) = (self.agent.to_string(), self.store.open().await?);
         let (history_ttl_ms, entry_ttl_ms) =
@@ -226,13 +246,7 @@ impl SubagentRows {
                 let oldest_ms = now.saturating_sub(history_ttl_ms);
                 let statements = [
                     ("DELETE FROM subagents WHERE agent = $1 AND told_ms < $2", oldest_ms),
-                    (
-                        "DELETE FROM subagents WHERE agent = $1 AND told_ms <
-                             (SELECT told_ms FROM subagents
-                              WHERE agent = $1 AND told_ms IS NOT NULL
-                              ORDER BY told_ms DESC LIMIT 1 OFFSET $2)",
-                        kept,
-                    ),
+                    (FORGET_OF_MOST, kept),
                     (
                         "DELETE FROM subagent_whiteboard WHERE agent = $1 AND written_ms < $2",
                         now.saturating_sub(entry_ttl_ms),

@@ -25,6 +25,7 @@ use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Tool};
 
+use crate::audience::{self, audience_of};
 use crate::credential::{CredentialPlaces, CredentialReference};
 
 /// Name of the tool.
@@ -56,6 +57,12 @@ pub struct AnthropicUsageSettings {
     /// credential of the vault, there of `anthropic`. When not set: the variable
     /// `ANTHROPIC_ADMIN_API_KEY`. Without a key there is no tool.
     pub api_key: Option<Secret>,
+    /// Who has this tool, as globs over `PROOF:NAME` as policy rules have them, such as
+    /// `claimed:mcp` or `token:http/NAME`; `*` is everybody. For others it is not there, whatever
+    /// the policy allows. `local:*` is whoever runs the program, with the schedules and subagents
+    /// of that person.
+    #[schemars(length(max = 64))]
+    pub principals: Vec<String>,
     /// Where the API is, if not at its own address.
     pub base_url: Option<HttpUrl>,
     /// How long a report may take, up to five minutes.
@@ -80,7 +87,12 @@ struct UsageTool {
 
 impl Default for AnthropicUsageSettings {
     fn default() -> Self {
-        Self { api_key: None, base_url: None, timeout: TimeSpan::seconds(30) }
+        Self {
+            api_key: None,
+            principals: audience::local_alone(),
+            base_url: None,
+            timeout: TimeSpan::seconds(30),
+        }
     }
 }
 
@@ -91,6 +103,7 @@ impl AnthropicUsageSettings {
         if let Some(Err(problem)) = self.api_key.as_ref().map(KeyReference::parse) {
             mistakes.add("anthropic_usage.api_key", problem);
         }
+        audience::check("anthropic_usage.principals", &self.principals, mistakes);
         if !(Duration::from_millis(100)..=TIMEOUT_MAX).contains(&self.timeout.duration()) {
             mistakes.add("anthropic_usage.timeout", "between 100 ms and five minutes");
         }
@@ -140,7 +153,8 @@ pub fn register(
         timeout,
         fetcher: Fetcher::new(FetchConfig::default()).map_err(RegisterError::Http)?,
     };
-    registry.register(definition(timeout), tool)?;
+    let audience = audience_of(&settings.principals);
+    registry.register(definition(timeout).for_audience(audience), tool)?;
     Ok(true)
 }
 

@@ -29,7 +29,7 @@ use toolbus_tools::arguments::{number, text};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
-use toolbus_tools::{Executor, Guide, Tool};
+use toolbus_tools::{Audience, Executor, Guide, Tool};
 
 use crate::arguments::{self, is_on};
 use error::Error;
@@ -59,6 +59,7 @@ pub struct Files {
     searches: Semaphore,
     /// Held while a file is changed: calls of a turn run at the same time.
     changing: Mutex<()>,
+    audience: Audience,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +98,7 @@ pub fn register(registry: &Registry, files: Files) -> Result<(), registry::Error
 
     for operation in [Read].iter().chain(writing).chain(&[Glob, Grep]) {
         let tool = FileTool { operation: *operation, files: Arc::clone(&files) };
-        registry.register(operation.definition(), tool)?;
+        registry.register(operation.definition().for_audience(files.audience.clone()), tool)?;
     }
     Ok(())
 }
@@ -116,6 +117,7 @@ impl Files {
             permits: Semaphore::new(CONCURRENT_MAX),
             searches: Semaphore::new(SEARCHES_MAX),
             changing: Mutex::new(()),
+            audience: settings.audience(&[]),
         })
     }
 

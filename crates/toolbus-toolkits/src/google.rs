@@ -38,9 +38,10 @@ use toolbus_tools::arguments::whole_number;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
-use toolbus_tools::{Executor, Guide, Tool};
+use toolbus_tools::{Audience, Executor, Guide, Tool};
 use zeroize::Zeroizing;
 
+use crate::audience::audience_of;
 use crate::credential::{CredentialPlaces, CredentialReference, NoCredential};
 use crate::google_settings::GoogleSettings;
 use endpoints::Endpoints;
@@ -95,6 +96,7 @@ struct Inner {
     zone_name: String,
     clock: Arc<Clock>,
     permits: Semaphore,
+    audience: Audience,
 }
 
 /// The client of OAuth, whose keys are read when they are needed.
@@ -174,7 +176,8 @@ pub fn guide() -> Guide {
 pub fn register(registry: &Registry, google: Google) -> Result<(), registry::Error> {
     for operation in Operation::ALL {
         let tool = GoogleTool { operation, google: google.clone() };
-        registry.register(operation.definition(google.inner.timeout), tool)?;
+        let definition = operation.definition(google.inner.timeout);
+        registry.register(definition.for_audience(google.inner.audience.clone()), tool)?;
     }
     Ok(())
 }
@@ -197,6 +200,7 @@ impl Google {
             zone,
             clock: deps.clock,
             permits: Semaphore::new(CONCURRENT_MAX),
+            audience: audience_of(&settings.principals),
             client,
         };
         Ok(Self { inner: Arc::new(inner) })

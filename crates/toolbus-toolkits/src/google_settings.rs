@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use toolbus_config::build_features::{BuildFeature, LeftOut};
 use toolbus_config::{HttpUrl, KeyReference, Mistakes, Secret, TimeSpan};
 
+use crate::audience;
+
 /// The longest time that a request may take.
 const TIMEOUT_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -23,6 +25,12 @@ pub struct GoogleSettings {
     /// The secret of the OAuth client, written like its id. When not set: the variable
     /// `GOOGLE_CLIENT_SECRET`.
     pub client_secret: Option<Secret>,
+    /// Who has these tools, as globs over `PROOF:NAME` as policy rules have them, such as
+    /// `claimed:mcp` or `token:http/NAME`; `*` is everybody. For others they are not there,
+    /// whatever the policy allows. `local:*` is whoever runs the program, with the schedules and
+    /// subagents of that person.
+    #[schemars(length(max = 64))]
+    pub principals: Vec<String>,
     /// The time zone of the user, such as `Europe/Berlin`: where a day begins, and what times
     /// without an offset mean. When not set: `schedules.zone`.
     pub time_zone: Option<String>,
@@ -47,6 +55,7 @@ impl Default for GoogleSettings {
         Self {
             client_id: None,
             client_secret: None,
+            principals: audience::local_alone(),
             time_zone: None,
             timeout: TimeSpan::seconds(30),
             gmail_url: None,
@@ -76,6 +85,7 @@ impl GoogleSettings {
             }
         }
 
+        audience::check("google.principals", &self.principals, mistakes);
         if !(Duration::from_millis(100)..=TIMEOUT_MAX).contains(&self.timeout.duration()) {
             mistakes.add("google.timeout", "between 100 ms and five minutes");
         }

@@ -16,13 +16,15 @@
 //! them through the registry alone. Invariants: no tool touches a file outside of the folders that
 //! its settings name, by whatever links they are reached; what is read, searched or printed is
 //! bounded; no process of a command outlives it; no tool connects to an address that is not public,
-//! unless the settings name it.
+//! unless the settings name it; tools of one person's accounts and files are there for that
+//! person's principals alone.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("commands are contained by Linux's namespaces");
 
 pub mod anthropic_usage;
 mod arguments;
+mod audience;
 mod credential;
 pub mod files;
 #[cfg(feature = "fuzzing")]

@@ -24,8 +24,9 @@ use toolbus_fetch::{
 use toolbus_tools::arguments::text;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
-use toolbus_tools::{Executor, Guide, Tool};
+use toolbus_tools::{Audience, Executor, Guide, Tool};
 
+use crate::audience::audience_of;
 use crate::linkedin_settings::LinkedInSettings;
 use crate::page::{FetchedText, PageError, parse_url, read_text};
 use crate::web::browser_headers;
@@ -76,6 +77,7 @@ struct Inner {
     timeout: Duration,
     fetcher: Fetcher,
     permits: Semaphore,
+    audience: Audience,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +108,8 @@ pub fn guide() -> Guide {
 pub fn register(registry: &Registry, linkedin: LinkedIn) -> Result<(), registry::Error> {
     for operation in [Operation::Jobs, Operation::Detail] {
         let tool = LinkedInTool { operation, linkedin: linkedin.clone() };
-        registry.register(operation.definition(linkedin.inner.timeout), tool)?;
+        let definition = operation.definition(linkedin.inner.timeout);
+        registry.register(definition.for_audience(linkedin.inner.audience.clone()), tool)?;
     }
     Ok(())
 }
@@ -135,6 +138,7 @@ impl LinkedIn {
             timeout: settings.timeout.duration(),
             fetcher: Fetcher::new(FetchConfig { allowed_hosts: Vec::new(), resolver })?,
             permits: Semaphore::new(CONCURRENT_MAX),
+            audience: audience_of(&settings.principals),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

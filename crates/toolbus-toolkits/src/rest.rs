@@ -10,8 +10,8 @@
 //! and call [`register`]; add [`guide`] to the guides where there are endpoints.
 //!
 //! Invariants: an endpoint that is not declared internal reaches public addresses only; a
-//! credential goes to its endpoint's origin and nowhere else, and stands in no result, error or
-//! log; a request that writes is never sent twice.
+//! credential goes to its endpoint's origin and nowhere else, whatever made the address, and stands
+//! in no result, error or log; a request that writes is never sent twice.
 
 pub(crate) mod documents;
 mod example;
@@ -44,7 +44,7 @@ use crate::credential::{Credential, CredentialPlaces, CredentialReference};
 pub use documents::{DOCUMENT_BYTES_MAX, DocumentError, Imported};
 pub use settings::{AuthType, OpenApiDocument, RestEndpoint, RestMethod, RestSettings};
 pub use template::TemplateError;
-use template::{ExpandError, UrlTemplate};
+use template::{ExpandError, UrlTemplate, origin_of};
 
 const SOURCE: &str = "rest";
 /// Most requests at a time; others wait.
@@ -92,6 +92,8 @@ pub enum SetupError {
 /// Runs one endpoint.
 struct RestTool {
     template: UrlTemplate,
+    /// The only origin that is called, and that the credential goes to.
+    origin: String,
     method: Method,
     auth: Option<Auth>,
     body: BodyArguments,
@@ -121,6 +123,8 @@ enum BodyArguments {
 enum RestError {
     #[error(transparent)]
     Arguments(#[from] ExpandError),
+    #[error("the address would lead to another origin than that of the endpoint")]
+    OtherOrigin,
     #[error("the body has more than {BODY_BYTES_MAX} bytes")]
     Body,
     #[error("{0}")]
@@ -189,9 +193,10 @@ impl Rest {
                 |problem: String| SetupError::Endpoint { name: endpoint.name.clone(), problem };
             endpoint.check().map_err(wrong)?;
             let timeout = endpoint.timeout.unwrap_or(settings.timeout).duration();
+            let template = endpoint.template().map_err(wrong)?;
             let executor = RestTool {
-                template: UrlTemplate::parse(&endpoint.url_template)
-                    .map_err(|error| wrong(error.to_string()))?,
+                origin: endpoint.origin.clone().unwrap_or_else(|| template.origin().to_owned()),
+                template,
                 method: endpoint.method.into(),
                 auth: auth_of(endpoint, &deps.credentials).map_err(wrong)?,
                 body: BodyArguments::of(endpoint),
@@ -292,6 +297,10 @@ impl Executor for RestTool {
 impl RestTool {
     async fn call(&self, arguments: &Map<String, Value>) -> Result<Output, RestError> {
         let url = self.template.expand(arguments)?;
+        // Whoever wrote the template does not say where the credential goes.
+        if origin_of(&url) != self.origin {
+            return Err(RestError::OtherOrigin);
+        }
         let body = self.body.write(arguments)?;
         let mut headers = HeaderMap::from_iter([
             (USER_AGENT, HeaderValue::from_static(AGENT)),
@@ -374,7 +383,9 @@ impl RestTool {
     fn describe(&self, error: &RestError) -> CallError {
         let text = error.to_string();
         let code = match error {
-            RestError::Arguments(_) | RestError::Body => ErrorCode::InvalidArguments,
+            RestError::Arguments(_) | RestError::OtherOrigin | RestError::Body => {
+                ErrorCode::InvalidArguments
+            }
             RestError::NoCredential(_) => ErrorCode::AuthRequired,
             RestError::Fetch(error) if error.is_before_request() => {
                 return CallError::execution_failed(text).with_execution(Execution::NotStarted);
@@ -396,3 +407,6 @@ fn erase(credential: &Credential, mut output: Output) -> Output {
     }
     output
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ use toolbus_tools::arguments::text;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
-use toolbus_tools::{Executor, Guide, Tool};
+use toolbus_tools::{Audience, Executor, Guide, Tool};
 use toolbus_wire::ErrorCode;
 
 use crate::arguments;
@@ -54,6 +54,7 @@ const TMP_BYTES_MAX: u64 = 256 << 20;
 #[derive(Clone)]
 pub struct Shell {
     inner: Arc<ShellInner>,
+    audience: Audience,
 }
 
 struct ShellInner {
@@ -108,7 +109,8 @@ pub fn register(registry: &Registry, shell: Shell) -> Result<(), registry::Error
         .in_group(SOURCE)
         .with_risk(Risk::Critical)
         .with_timeout(shell.inner.timeout + CALL_GRACE)
-        .with_parameters(parameters);
+        .with_parameters(parameters)
+        .for_audience(shell.audience.clone());
     registry.register(tool, shell)
 }
 
@@ -144,7 +146,13 @@ impl Shell {
             timeout: settings.timeout.duration(),
             is_sandboxed,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), audience: Audience::everybody() })
+    }
+
+    /// The same commands, which are there for this audience alone.
+    #[must_use]
+    pub fn for_audience(self, audience: Audience) -> Self {
+        Self { audience, ..self }
     }
 }
 

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::tool_search::{Format, search};
-use toolbus_tools::{Registry, Tool, View};
+use toolbus_tools::{Door, Principal, Registry, Scope, Tool, View};
+use toolbus_wire::name::AgentName;
 
 const TOOLS: usize = 2_000;
 const ROUNDS: usize = 15;
@@ -35,11 +36,13 @@ fn main() -> ExitCode {
         ("no tool", View::all(), "zebra crossing", Format::Text),
         ("no tool, a view of some", some, "zebra crossing", Format::Text),
     ] {
+        let scope = Scope::new(Door::Turn, Principal::local(), AgentName::standard());
+        let scope = scope.with_view(view);
         let mut rounds: Vec<Duration> = (0..ROUNDS)
             .map(|_| {
                 let started = Instant::now();
                 for _ in 0..SEARCHES_A_ROUND {
-                    black_box(search(&tools, &view, black_box(query), format));
+                    black_box(search(&tools, &scope, black_box(query), format));
                 }
                 started.elapsed() / SEARCHES_A_ROUND
             })

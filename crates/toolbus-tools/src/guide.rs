@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::call::{Invocation, Output};
 use crate::registry::{self, Registry};
+use crate::scope::Scope;
 use crate::tool::Tool;
-use crate::view::View;
 
 /// What the name of a guide may end in, beside the name of its group.
 const NAME_ENDINGS: [&str; 3] = ["-tool-guide", "-guide", "-tools"];
@@ -58,7 +58,7 @@ impl Guides {
             .read_only()
             .with_alias("ListToolGuides"),
             move |call: Invocation| {
-                let index = list.index(&SeenGroups::of(&call.scope.view, &tools));
+                let index = list.index(&SeenGroups::of(&call.scope, &tools));
                 std::future::ready(Ok(Output::text(index)))
             },
         )?;
@@ -78,7 +78,7 @@ impl Guides {
                 })),
             move |call: Invocation| {
                 let name = call.arguments.get("name").and_then(|name| name.as_str());
-                let seen = SeenGroups::of(&call.scope.view, &tools);
+                let seen = SeenGroups::of(&call.scope, &tools);
                 let page = pages.page(name.unwrap_or_default(), &seen);
                 std::future::ready(Ok(Output::text(page)))
             },
@@ -123,25 +123,34 @@ fn without_ending(name: &str) -> Option<&str> {
     Some(&name[..name.len() - ending.len()])
 }
 
-/// The groups of which a caller sees at least one tool: it sees their guides and no others.
+/// The groups of which a caller sees at least one tool: it sees their guides and no others. Where
+/// its view has everything, it also sees the guides of groups without tools.
 struct SeenGroups {
-    /// `None`: all of them.
-    names: Option<HashSet<String>>,
+    seen: HashSet<String>,
+    /// Those with tools that are not there for the caller.
+    of_others: HashSet<String>,
+    is_view_all: bool,
 }
 
 impl SeenGroups {
-    fn of(view: &View, tools: &Weak<Registry>) -> Self {
-        if view.is_all() {
-            return Self { names: None };
+    fn of(scope: &Scope, tools: &Weak<Registry>) -> Self {
+        let (mut seen, mut of_others) = (HashSet::new(), HashSet::new());
+        let snapshot = tools.upgrade().map(|registry| registry.snapshot()).unwrap_or_default();
+        for entry in snapshot.tools() {
+            let Some(group) = entry.tool.group.as_deref() else { continue };
+            if entry.is_seen_by(scope) {
+                seen.insert(group.to_ascii_lowercase());
+            } else if !entry.tool.audience.has(&scope.principal) {
+                of_others.insert(group.to_ascii_lowercase());
+            }
         }
-        let snapshot = tools.upgrade().map(|registry| registry.snapshot());
-        let tools = snapshot.iter().flat_map(|tools| tools.seen_by(view));
-        let groups = tools.filter_map(|entry| entry.tool.group.as_deref());
-        Self { names: Some(groups.map(str::to_ascii_lowercase).collect()) }
+
+        Self { seen, of_others, is_view_all: scope.view.is_all() }
     }
 
     fn has_guide(&self, guide: &str) -> bool {
-        self.names.as_ref().is_none_or(|names| names.contains(&guide.to_ascii_lowercase()))
+        let group = guide.to_ascii_lowercase();
+        self.seen.contains(&group) || (self.is_view_all && !self.of_others.contains(&group))
     }
 }
 

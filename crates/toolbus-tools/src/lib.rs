@@ -8,6 +8,7 @@
 
 pub mod arguments;
 pub mod artifact;
+pub mod audience;
 pub mod budget;
 pub mod bus;
 pub mod call;
@@ -44,6 +45,7 @@ pub mod visitors;
 mod written;
 
 pub use artifact::{ArtifactFile, ArtifactInfo, ArtifactReach, ArtifactRef, ArtifactSet};
+pub use audience::Audience;
 pub use budget::Budget;
 pub use call::{Call, CallTime, Outcome, Output};
 pub use call_error::CallError;

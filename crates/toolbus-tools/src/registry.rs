@@ -21,6 +21,7 @@ use crate::call::{CallError, Invocation, Output};
 use crate::gate;
 use crate::id::{self, ToolId, ToolName};
 use crate::schema::{self, Schema, Violation, drop_nulls};
+use crate::scope::Scope;
 use crate::search_text::SearchText;
 use crate::subject::{DefinitionDigest, Subject};
 use crate::tool::{Executor, Tool};
@@ -239,7 +240,14 @@ impl ToolEntry {
             definition: Some(self.definition.clone()),
             annotations: self.tool.annotations,
             risk: self.tool.risk_at_gates(),
+            audience: self.tool.audience.clone(),
         }
+    }
+
+    /// Whether a scope sees it: it is in the scope's view, and there for the principal.
+    #[must_use]
+    pub fn is_seen_by(&self, scope: &Scope) -> bool {
+        scope.view.sees(&self.id) && self.tool.audience.has(&scope.principal)
     }
 
     /// What is wrong with these arguments by the tool's schema, one by one; empty where they fit.

@@ -15,6 +15,7 @@ use toolbus_wire::name::AgentName;
 use crate::artifact::ArtifactReach;
 use crate::budget::Budget;
 use crate::id::{CallId, RunId, SessionId};
+use crate::subject::Subject;
 use crate::view::View;
 
 /// How deep scopes may be nested: a chain in a chain in a turn, and so on.
@@ -346,6 +347,12 @@ impl Scope {
     #[must_use]
     pub fn with_rules(self, rules: RulesName) -> Self {
         Self { rules, ..self }
+    }
+
+    /// Whether it sees what a call is about: that is in its view, and there for the principal.
+    #[must_use]
+    pub fn sees(&self, subject: &Subject) -> bool {
+        self.view.sees(&subject.id) && subject.audience.has(&self.principal)
     }
 
     /// The chain whose calls these are, where it is one: its run and its call. Models number their

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::audience::Audience;
 use crate::id::ToolId;
 use crate::tool::{Annotations, Risk};
 
@@ -21,6 +22,8 @@ pub struct Subject {
     pub annotations: Annotations,
     /// How much harm it can do.
     pub risk: Risk,
+    /// For whom it is there.
+    pub audience: Audience,
 }
 
 /// A digest of what a tool is defined as: its name, its description and its schemas. A tool whose

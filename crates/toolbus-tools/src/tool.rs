@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolbus_wire::json::RawJson;
 
+use crate::audience::Audience;
 use crate::call::{CallError, Invocation, Output};
 use crate::subject::Subject;
 use crate::tool_kind::{ProviderSpecs, ToolKind};
@@ -46,6 +47,9 @@ pub struct Tool {
     /// How much harm it says it can do. `None`: it does not say, and gates take it for
     /// [`Risk::UNDECLARED`].
     pub risk: Option<Risk>,
+    /// For whom it is there. For everybody else it is found nowhere and cannot be called, whatever
+    /// a policy says.
+    pub audience: Audience,
     /// Who runs it.
     pub kind: ToolKind,
     /// Models are not shown it until they search for it.
@@ -139,6 +143,7 @@ impl Tool {
             tags: Vec::new(),
             annotations: Annotations::default(),
             risk: None,
+            audience: Audience::everybody(),
             kind: ToolKind::Local,
             defer: false,
             reads_stored: false,
@@ -170,6 +175,12 @@ impl Tool {
     #[must_use]
     pub fn with_risk(self, risk: Risk) -> Self {
         Self { risk: Some(risk), ..self }
+    }
+
+    /// The same tool, which is there for this audience alone.
+    #[must_use]
+    pub fn for_audience(self, audience: Audience) -> Self {
+        Self { audience, ..self }
     }
 
     /// How much harm gates take it to do.

@@ -17,7 +17,6 @@ use crate::scope::Scope;
 use crate::search_text::lower_case;
 use crate::tool::Tool;
 use crate::tool_spec::function_schema;
-use crate::view::View;
 
 /// Its name.
 pub const NAME: &str = "tool_search";
@@ -68,15 +67,15 @@ pub fn register(
                 _ => Format::Text,
             };
             let query = argument("query").unwrap_or_default().trim();
-            let view = &call.scope.view;
+            let scope = &*call.scope;
 
-            if let Some(finder) = finder.filter(|_| !has_match(&snapshot, view, query)) {
-                let mut found = finder.find(&call.scope, query).await;
-                found.retain(|entry| is_offered(entry, view));
-                let answer = write(&snapshot, view, query, format, found.iter());
+            if let Some(finder) = finder.filter(|_| !has_match(&snapshot, scope, query)) {
+                let mut found = finder.find(scope, query).await;
+                found.retain(|entry| is_offered(entry, scope));
+                let answer = write(&snapshot, scope, query, format, found.iter());
                 return Ok(Output::text(answer));
             }
-            Ok(Output::text(search(&snapshot, view, query, format)))
+            Ok(Output::text(search(&snapshot, scope, query, format)))
         }
     })
 }
@@ -107,33 +106,33 @@ fn definition() -> Tool {
     }))
 }
 
-/// What a search for a query answers to who has this view.
+/// What a search for a query answers to this scope.
 #[must_use]
-pub fn search(tools: &Snapshot, view: &View, query: &str, format: Format) -> String {
+pub fn search(tools: &Snapshot, scope: &Scope, query: &str, format: Format) -> String {
     let query = query.trim();
-    write(tools, view, query, format, matching(tools, view, query))
+    write(tools, scope, query, format, matching(tools, scope, query))
 }
 
 /// The tools that have a text, in the order of the registry.
 fn matching<'a>(
     tools: &'a Snapshot,
-    view: &'a View,
+    scope: &'a Scope,
     query: &str,
 ) -> impl Iterator<Item = &'a Arc<ToolEntry>> {
     let wanted = lower_case(query);
     let is_found = move |entry: &&Arc<ToolEntry>| entry.search_text.has(&wanted);
     // Whether a tool is seen takes longer to say than whether it is found.
-    tools.tools().iter().filter(is_found).filter(|entry| is_offered(entry, view))
+    tools.tools().iter().filter(is_found).filter(move |entry| is_offered(entry, scope))
 }
 
-fn has_match(tools: &Snapshot, view: &View, query: &str) -> bool {
-    matching(tools, view, query).next().is_some()
+fn has_match(tools: &Snapshot, scope: &Scope, query: &str) -> bool {
+    matching(tools, scope, query).next().is_some()
 }
 
 /// What a search answers that has found these tools.
 fn write<'a>(
     tools: &Snapshot,
-    view: &View,
+    scope: &Scope,
     query: &str,
     format: Format,
     found: impl Iterator<Item = &'a Arc<ToolEntry>>,
@@ -142,26 +141,26 @@ fn write<'a>(
         Format::Text => {
             let shown = Shown::collect(found, text_of);
             if shown.count() == 0 {
-                return no_match(tools, view, query);
+                return no_match(tools, scope, query);
             }
             to_text(&shown, query)
         }
         Format::Schema => {
             let to_schema = |tool: &Tool| Value::Object(function_schema(tool)).to_string();
             let shown = Shown::collect(found, to_schema);
-            let is_empty = shown.count() == 0 && !has_tools(tools, view);
+            let is_empty = shown.count() == 0 && !has_tools(tools, scope);
             to_json(&shown, query, is_empty)
         }
     }
 }
 
-/// Whether whoever has this view may find a tool.
-fn is_offered(entry: &ToolEntry, view: &View) -> bool {
-    entry.tool.kind.is_local() && entry.tool.name != NAME && view.sees(&entry.id)
+/// Whether a scope may find a tool.
+fn is_offered(entry: &ToolEntry, scope: &Scope) -> bool {
+    entry.tool.kind.is_local() && entry.tool.name != NAME && entry.is_seen_by(scope)
 }
 
-fn has_tools(tools: &Snapshot, view: &View) -> bool {
-    tools.tools().iter().any(|entry| is_offered(entry, view))
+fn has_tools(tools: &Snapshot, scope: &Scope) -> bool {
+    tools.tools().iter().any(|entry| is_offered(entry, scope))
 }
 
 /// The tools that an answer has room for, each in its form, and how many more there are.
@@ -202,8 +201,8 @@ impl Shown {
     }
 }
 
-fn no_match(tools: &Snapshot, view: &View, query: &str) -> String {
-    if has_tools(tools, view) {
+fn no_match(tools: &Snapshot, scope: &Scope, query: &str) -> String {
+    if has_tools(tools, scope) {
         format!("no tools match '{query}'")
     } else {
         "no tools registered".to_owned()

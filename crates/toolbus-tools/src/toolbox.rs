@@ -17,10 +17,10 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 use crate::registry::{Snapshot, ToolEntry};
+use crate::scope::Scope;
 use crate::tool::Risk;
 use crate::tool_kind::ToolKind;
 use crate::tool_spec::{ToolSpec, function_schema, spec_of};
-use crate::view::View;
 
 /// The name of the tool that runs chains. A chain cannot call it: see [`crate::gate::RightKind`].
 pub const TOOL_CHAIN: &str = "tool_chain";
@@ -56,10 +56,10 @@ impl Toolbox {
         Self::default()
     }
 
-    /// The tools that a view sees, in the order of registration.
+    /// The tools that a scope sees, in the order of registration.
     #[must_use]
-    pub fn of(tools: &Snapshot, view: &View) -> Self {
-        tools.seen_by(view).cloned().collect::<Vec<_>>().into()
+    pub fn of(tools: &Snapshot, scope: &Scope) -> Self {
+        tools.seen_by(scope).cloned().collect::<Vec<_>>().into()
     }
 
     /// Whether both are the same toolbox, not only alike.

@@ -1,9 +1,15 @@
 //! Who a request over HTTP is from, and whether it is answered: the clients of an interface by
 //! their tokens, the names that the machine is reached by, and the origins of web pages.
+//!
+//! The server that takes a connection puts the address of its other end into the extensions of each
+//! request, as a [`SocketAddr`]. Names that only this machine has for itself are for requests that
+//! come from it: what a request calls the machine keeps web pages away, and no program.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Uri};
 
@@ -15,14 +21,14 @@ use crate::scope::Proof;
 const ANYBODY: &str = "http";
 /// Who gave out the tokens.
 const ISSUER: &str = "http";
-/// Names of this machine that may always be used.
+/// Names of this machine that requests from it may always use.
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Whose requests are answered.
 #[derive(Clone, Default)]
 pub struct ApiSettings {
     /// Names that clients may reach this machine by, with or without a port; a request for another
-    /// one is refused. `localhost`, `127.0.0.1` and `[::1]` always may.
+    /// one is refused. `localhost`, `127.0.0.1` and `[::1]` always may, from this machine.
     pub allowed_hosts: Vec<String>,
     /// Web pages that may ask, by their origins; a request from another one is refused.
     pub allowed_origins: Vec<String>,
@@ -110,15 +116,25 @@ impl Visitors {
         matches!(&principal.proof, Proof::Token { issuer, .. } if **issuer == *ISSUER)
     }
 
+    /// Checks the name that a request was sent to.
+    ///
+    /// # Errors
+    /// When it is not to be answered.
+    pub fn check_host(&self, request: &Parts) -> Result<(), VisitorError> {
+        let host = host_of(&request.uri, &request.headers);
+        match self.is_allowed_host(host, is_from_here(request)) {
+            true => Ok(()),
+            false => Err(VisitorError::Host),
+        }
+    }
+
     /// Checks the name that a request was sent to, and the page that it comes from.
     ///
     /// # Errors
     /// When it is not to be answered.
-    pub fn check_place(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), VisitorError> {
-        if !self.is_allowed_host(host_of(uri, headers)) {
-            return Err(VisitorError::Host);
-        }
-        match headers.get(ORIGIN) {
+    pub fn check_place(&self, request: &Parts) -> Result<(), VisitorError> {
+        self.check_host(request)?;
+        match request.headers.get(ORIGIN) {
             Some(origin) if !self.is_allowed_origin(origin.to_str().unwrap_or_default()) => {
                 Err(VisitorError::Origin)
             }
@@ -126,32 +142,43 @@ impl Visitors {
         }
     }
 
-    /// The client of a request.
+    /// The client whose token a request has. `None`: nobody has a token, and none is needed.
     ///
     /// # Errors
-    /// When it is not to be answered.
-    pub fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Principal, VisitorError> {
-        self.check_place(uri, headers)?;
+    /// When it has none of the tokens.
+    pub fn identify(&self, request: &Parts) -> Result<Option<Principal>, VisitorError> {
         if self.clients.is_empty() {
-            return Ok(Principal::claimed(ANYBODY));
+            return Ok(None);
         }
 
-        let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let bearer = request.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = bearer
             .and_then(|value| value.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let digest = token.map(|(_, token)| sha256_hex(token.trim()));
         let client = self.clients.iter().find(|(known, _)| digest.as_ref() == Some(known));
-        client.map(|(_, principal)| principal.clone()).ok_or(VisitorError::Unauthorized)
+        client.map(|(_, principal)| Some(principal.clone())).ok_or(VisitorError::Unauthorized)
     }
 
-    fn is_allowed_host(&self, host: &str) -> bool {
+    /// The client of a request.
+    ///
+    /// # Errors
+    /// When it is not to be answered.
+    pub fn admit(&self, request: &Parts) -> Result<Principal, VisitorError> {
+        self.check_place(request)?;
+        Ok(self.identify(request)?.unwrap_or_else(|| Principal::claimed(ANYBODY)))
+    }
+
+    fn is_allowed_host(&self, host: &str, is_from_here: bool) -> bool {
         let name = name_of(host);
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
         let is_it = |allowed: &str| {
             // With a port it is that one alone.
-            host.eq_ignore_ascii_case(allowed) || name.eq_ignore_ascii_case(allowed)
+            [host, name, bare].into_iter().any(|said| said.eq_ignore_ascii_case(allowed))
         };
-        LOCAL_HOSTS.into_iter().any(is_it) || self.hosts.iter().any(|allowed| is_it(allowed))
+
+        let is_listed = self.hosts.iter().any(|allowed| is_it(allowed.trim()));
+        is_listed || (is_from_here && LOCAL_HOSTS.into_iter().any(is_it))
     }
 
     fn is_allowed_origin(&self, origin: &str) -> bool {
@@ -159,6 +186,14 @@ impl Visitors {
         let is_local = LOCAL_HOSTS.into_iter().any(|local| name_of(host) == local);
         is_local || self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
+}
+
+/// Whether a request comes from this machine. One whose server does not say where it comes from is
+/// taken for one from elsewhere.
+fn is_from_here(request: &Parts) -> bool {
+    let peer = request.extensions.get::<SocketAddr>();
+    // A port for both families writes addresses of the older one as ones of the newer.
+    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
 }
 
 /// The name that a request was sent to, perhaps with a port; empty where it names none.

@@ -98,6 +98,63 @@ previous-key
 {{- .Values.openrouterMcp.existingSecret | default (printf "%s-openrouter" (include "toolbus.fullname" .)) -}}
 {{- end -}}
 
+{{/* The secret that has the tokens of the agent's clients; nothing where they need none, or have them elsewhere. */}}
+{{- define "toolbus.clientsSecret" -}}
+{{- $clients := .Values.agentHost.clients | default dict -}}
+{{- if and .Values.agentHost.enabled (or .Values.agentHost.mcp.enabled .Values.agentHost.http.enabled) -}}
+{{- if and $clients.existingSecret $clients.tokens -}}
+{{- fail "agentHost.clients.existingSecret and agentHost.clients.tokens are both set: put all tokens into one secret" -}}
+{{- else if and $clients.anonymous (or $clients.existingSecret $clients.tokens) -}}
+{{- fail "agentHost.clients.anonymous says that clients need no token, and others of agentHost.clients give them some: leave one out" -}}
+{{- else if $clients.existingSecret -}}
+{{- $clients.existingSecret -}}
+{{- else if or $clients.tokens (include "toolbus.drawsToken" .) -}}
+{{- printf "%s-clients" (include "toolbus.fullname" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a token is drawn: where clients have none, and nobody says that they need none. */}}
+{{- define "toolbus.drawsToken" -}}
+{{- $values := .Values.agentHost -}}
+{{- $clients := $values.clients | default dict -}}
+{{- $http := get ($values.settings | default dict) "http" | default dict -}}
+{{- $face := get ($values.settings | default dict) "mcp_face" | default dict -}}
+{{- $isSaid := or $clients.existingSecret $clients.tokens $clients.anonymous $http.tokens $http.token_files $http.anonymous $face.anonymous -}}
+{{- range $values.env -}}
+{{- $isSaid = or $isSaid (regexMatch "^TOOLBUS_(HTTP__TOKENS__|HTTP__TOKEN_FILES__|HTTP__ANONYMOUS$|MCP_FACE__ANONYMOUS$)" .name) -}}
+{{- end -}}
+{{- if not $isSaid }}true{{ end -}}
+{{- end -}}
+
+{{/*
+Ends where settings hold a secret, since they become a ConfigMap: a token or a key that is not named by a
+reference, or a password in an address. (dict "value" .Values.agentHost.settings "path" "agentHost.settings" "isSecret" false)
+*/}}
+{{- define "toolbus.refuseSecrets" -}}
+{{- $path := .path -}}
+{{- if kindIs "map" .value -}}
+{{- range $name, $value := .value -}}
+{{- $isSecret := or (has $name (list "api_key" "auth_credential" "client_secret")) (eq $path "agentHost.settings.http.tokens") -}}
+{{- include "toolbus.refuseSecrets" (dict "value" $value "path" (printf "%s.%s" $path $name) "isSecret" $isSecret) -}}
+{{- end -}}
+{{- else if kindIs "slice" .value -}}
+{{- range $at, $value := .value -}}
+{{- include "toolbus.refuseSecrets" (dict "value" $value "path" (printf "%s[%d]" $path $at) "isSecret" false) -}}
+{{- end -}}
+{{- else if .value -}}
+{{- $text := toString .value -}}
+{{- $isReference := regexMatch `^\s*\$\{(vault:)?[A-Za-z0-9_.-]+\}\s*$` $text -}}
+{{- if and .isSecret (not $isReference) -}}
+{{- fail (printf "%s holds a secret, and settings become a ConfigMap, which is none: put it into a Secret that agentHost.envFrom names, and name it here as \"${NAME}\"%s" $path (ternary "; tokens may also be in the secret of agentHost.clients.existingSecret" "" (hasPrefix "agentHost.settings.http.tokens." $path))) -}}
+{{- else if eq $path "agentHost.settings.grants.key" -}}
+{{- fail "agentHost.settings.grants.key holds a secret, and settings become a ConfigMap, which is none: the chart's own values `grants` are for it" -}}
+{{- else if regexMatch `^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@]*:[^/?#@]+@` $text -}}
+{{- fail (printf "%s holds a password, and settings become a ConfigMap, which is no secret: set it by its variable (docs/configuration.md), out of a Secret that agentHost.envFrom names" $path) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "toolbus.indexSecret" -}}
 {{- .Values.scripts.packages.existingSecret | default (printf "%s-package-index" (include "toolbus.fullname" .)) -}}
 {{- end -}}
@@ -132,7 +189,7 @@ capabilities: {drop: [ALL]}
 {{/*
 A service's Deployment:
 (dict "root" . "component" "mcp-bridge" "image" "mcp-bridge" "values" .Values.mcpBridge "bus" true "token" false "scaled" false
-      "grants" "worker" "strategy" "Recreate" "arguments" (list …) "environment" (list …) "mounts" (list …) "volumes" (list …) "ports" (list …))
+      "grants" "worker" "strategy" "Recreate" "arguments" (list …) "environment" (list …) "environmentFrom" (list …) "mounts" (list …) "volumes" (list …) "ports" (list …))
 */}}
 {{- define "toolbus.deployment" -}}
 {{- $root := .root -}}
@@ -202,7 +259,7 @@ spec:
             {{- with .values.env }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
-          {{- with .values.envFrom }}
+          {{- with concat (.environmentFrom | default list) (.values.envFrom | default list) }}
           envFrom:
             {{- toYaml . | nindent 12 }}
           {{- end }}

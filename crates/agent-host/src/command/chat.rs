@@ -140,7 +140,7 @@ impl Conversation<'_> {
 
     fn tell_tools(&self) {
         let snapshot = self.one_shot.toolbus().invoker().registry().snapshot();
-        for entry in snapshot.seen_by(&self.scope.view) {
+        for entry in snapshot.seen_by(&self.scope) {
             let line = format!("{}  {}", entry.tool.name, entry.tool.description);
             tell(&shortened(&line, columns()));
         }

@@ -31,6 +31,7 @@ use toolbus_wire::queue;
 use super::one_shot::{NeededServers, OneShot};
 use crate::agent::read_profile;
 use crate::folder_trust;
+use crate::http_clients::HttpClients;
 use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
 use crate::state;
@@ -112,7 +113,7 @@ async fn examine_others(
     let checks: Vec<Check<'_>> = vec![
         Box::pin(examine_sandbox(settings, is_embedded)),
         Box::pin(within("toolkits", CHECK_TIMEOUT, examine_toolkits(settings))),
-        Box::pin(within("keys", CHECK_TIMEOUT, examine_keys(settings))),
+        Box::pin(within("keys", CHECK_TIMEOUT, examine_keys(settings, vault.clone()))),
     ];
     let checking = join(join_all(checks), examine_ports(settings));
     let asking = join(examine_store(store), examine_models(settings, vault));
@@ -165,7 +166,7 @@ async fn examine_toolkits(settings: &Settings) -> Vec<Finding> {
 }
 
 /// Looks for the keys and files that the settings name.
-async fn examine_keys(settings: &Settings) -> Vec<Finding> {
+async fn examine_keys(settings: &Settings, vault: Option<LazyVault>) -> Vec<Finding> {
     let mut findings = Vec::new();
     match settings.grants.load_key() {
         Ok(None) => {}
@@ -177,6 +178,18 @@ async fn examine_keys(settings: &Settings) -> Vec<Finding> {
 
     if let Some(key) = settings.vault.key() {
         findings.push(key.examine().await);
+    }
+
+    if settings.http.has_tokens() {
+        let source = vault.as_ref().map(|vault| vault as &dyn CredentialSource);
+        findings.push(match HttpClients::read(&settings.http, source).await {
+            Ok(_) => Finding::ok("http tokens", "every client has one"),
+            Err(mistakes) => {
+                let told: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+                let mend = "correct http.tokens, or put there what it names";
+                Finding::wrong("http tokens", told.join("; ")).mended_by(mend)
+            }
+        });
     }
 
     if let Some(folder) = &settings.agent.profile {

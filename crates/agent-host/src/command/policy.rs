@@ -13,7 +13,7 @@ use toolbus_tools::id::ToolId;
 use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_tools::scope::DoorSet;
 use toolbus_tools::tool::{Annotations, Risk};
-use toolbus_tools::{Door, Principal, Scope, Subject};
+use toolbus_tools::{Audience, Door, Principal, Scope, Subject};
 
 use super::misuse;
 use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
@@ -119,8 +119,13 @@ fn find_subject(tool: &str, one_shot: &OneShot, subjects: &[Subject]) -> Option<
     }
 
     let id = ToolId::parse(tool).ok().filter(|id| id.as_str().contains('/'))?;
-    let subject =
-        Subject { id, definition: None, annotations: Annotations::default(), risk: Risk::High };
+    let subject = Subject {
+        id,
+        definition: None,
+        annotations: Annotations::default(),
+        risk: Risk::High,
+        audience: Audience::everybody(),
+    };
     Some(Asked { subject, is_known: false })
 }
 

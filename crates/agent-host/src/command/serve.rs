@@ -10,10 +10,11 @@ use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
-use super::LEAVE_TIMEOUT;
+use super::{LEAVE_TIMEOUT, misuse};
 use crate::agent_server::AgentServer;
 use crate::face::FaceServer;
 use crate::fleet::{self, Fleet, Membership};
+use crate::http_clients::HttpClients;
 use crate::http_listener::HttpListener;
 use crate::policy_reload::{self, SettingsSource};
 use crate::settings::Settings;
@@ -26,8 +27,11 @@ pub(super) async fn run(
 ) -> Result<Exit, BoxError> {
     let ready = context.health.component("tools", Need::Required);
     // At once, and not when the broker is there and servers have been started.
-    FaceServer::check_port(&settings.mcp_face).await?;
-    HttpListener::check_port(&settings.http).await?;
+    let clients = match HttpClients::load(&settings).await {
+        Ok(clients) => clients,
+        Err(mistakes) => return Ok(misuse(mistakes)),
+    };
+    check_ports(&settings).await?;
 
     let membership = Membership {
         start: Start::Whenever,
@@ -54,9 +58,10 @@ pub(super) async fn run(
         Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
     }
 
+    let clients = clients.with_ids(&settings, &fleet).await?;
     let face = match settings.shares_port() {
         true => None,
-        false => FaceServer::open(&settings.mcp_face, toolbus).await?,
+        false => FaceServer::open(&settings.mcp_face, &clients, toolbus).await?,
     };
     if let Some(face) = &face {
         tracing::info!(address = %face.address(), "serving MCP clients");
@@ -66,8 +71,8 @@ pub(super) async fn run(
     if let Some(agent) = &agent {
         agent.report();
     }
-    let http =
-        HttpListener::open(&settings, &fleet, agent.as_ref().map(AgentServer::agent)).await?;
+    let served = agent.as_ref().map(AgentServer::agent);
+    let http = HttpListener::open(&settings, &fleet, &clients, served).await?;
     if let Some(http) = &http {
         http.report();
     }
@@ -101,6 +106,13 @@ pub(super) async fn run(
 
     fleet.stop(LEAVE_TIMEOUT).await;
     Ok(Exit::SUCCESS)
+}
+
+/// Checks that the ports of the settings can be opened.
+async fn check_ports(settings: &Settings) -> Result<(), BoxError> {
+    FaceServer::check_port(&settings.mcp_face).await?;
+    HttpListener::check_port(&settings.http).await?;
+    Ok(())
 }
 
 /// Ends turns and requests, with `grace` for those that are under way.

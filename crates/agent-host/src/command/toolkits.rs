@@ -35,7 +35,8 @@ pub(super) async fn run(
     Ok(Exit::SUCCESS)
 }
 
-/// One line for each toolkit, and one for each tool that does not work in one that is on.
+/// One line for each toolkit, one for whom it is there if not for everybody, and one for each tool
+/// that does not work in one that is on.
 fn as_text(toolkits: &[ToolkitStatus]) -> String {
     let width = toolkits.iter().map(|toolkit| toolkit.name.len()).max().unwrap_or_default();
     let mut text = String::new();
@@ -49,6 +50,9 @@ fn as_text(toolkits: &[ToolkitStatus]) -> String {
         let working = toolkit.tools.iter().filter(|tool| tool.on);
         let working: Vec<&str> = working.map(|tool| tool.name.as_str()).collect();
         let _ = writeln!(text, "{name:width$}  on   {}", working.join(", "));
+        if !toolkit.is_for_everybody() {
+            let _ = writeln!(text, "{:width$}       for {}", "", toolkit.principals.join(", "));
+        }
         for tool in &toolkit.tools {
             if let Some(reason) = &tool.reason {
                 let _ = writeln!(text, "{:width$}       {} is off: {reason}", "", tool.name);

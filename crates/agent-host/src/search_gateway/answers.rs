@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use toolbus_discovery::{LIST_LIMIT_MAX, ListRequest, RetrieveFilter, RetrieveRequest, Retrieved};
+use toolbus_discovery::{
+    LIST_LIMIT_MAX, ListRequest, RetrieveFilter, RetrieveRequest, Retrieved, split_id,
+};
 use toolbus_tools::call::{Arguments, Call};
 use toolbus_tools::id::{CallId, ToolName};
+use toolbus_tools::registry::ToolEntry;
 
 use super::SearchGateway;
 use super::protocol::{INTERNAL, INVALID_PARAMS, NOT_FOUND, Refusal, Request};
@@ -95,8 +98,9 @@ impl SearchGateway {
         Ok(text.trim_end().to_owned())
     }
 
-    /// Carries a task out, step by step, with tools that need no arguments. It stops at the first
-    /// step that does.
+    /// Carries a task out, step by step, with tools that read only and need no arguments. It stops
+    /// at the first step for which there is no such tool: words that fit a tool are no wish that
+    /// it changes something.
     async fn execute(&self, query: &str) -> Result<String, String> {
         let steps = toolbus_search::split_task(query);
         let mut steps = steps.iter().take(STEPS_MAX).enumerate();
@@ -123,6 +127,17 @@ impl SearchGateway {
             if !required.is_empty() {
                 let needs = required.join(", ");
                 let _ = writeln!(text, "{}. {step}: {name} needs {needs}", at + 1);
+                stopped_at = Some(at);
+                break;
+            }
+            if !self.is_read_only(&tool.entry) {
+                let (server, own_name) = split_id(&tool.entry.id);
+                let _ = writeln!(
+                    text,
+                    "{}. {step}: {name} fits and was not run, since it is not declared read-only. \
+                     Call it by its name: agent-host exec {server}/{own_name}",
+                    at + 1
+                );
                 stopped_at = Some(at);
                 break;
             }
@@ -157,6 +172,16 @@ impl SearchGateway {
         };
         let retrieved = self.discovery.retrieve(&self.scope, &request).await;
         retrieved.map_err(|error| error.to_string())
+    }
+
+    /// Whether a call of a tool without arguments changes nothing, as the definition says that the
+    /// registry has now.
+    fn is_read_only(&self, tool: &ToolEntry) -> bool {
+        let tools = self.invoker.registry().snapshot();
+        let name = &tool.tool.name;
+        let is_declared =
+            tools.find(name).is_some_and(|now| now.id == tool.id && now.tool.annotations.read_only);
+        is_declared && !tools.may_change(name, &Map::new())
     }
 
     /// What a tool says without arguments.
@@ -219,8 +244,9 @@ fn tools() -> Value {
     json!({"tools": [
         {
             "name": "execute_query",
-            "description": "Carries out a task, step by step, with the tools that fit and need no \
-                            arguments. Stops at the first step that needs some, and says which.",
+            "description": "Carries out a task, step by step, with the tools that fit, change \
+                            nothing and need no arguments. Stops at the first step that has no \
+                            such tool, and says which tool would be run and what it needs.",
             "inputSchema": query("The task, in words", true)
         },
         {

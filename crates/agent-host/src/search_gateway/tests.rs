@@ -1,5 +1,7 @@
 //! CX-C4 and CX-C5: what an MCP client is told, line by line.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 use tokio::io::BufReader;
 use toolbus_discovery::DiscoveryDeps;
@@ -11,14 +13,23 @@ use toolbus_wire::name::AgentName;
 
 use super::*;
 
-fn gateway() -> SearchGateway {
-    let registry = Arc::new(Registry::new());
+/// A tool that needs an argument, and one that needs none and reads only.
+fn tools() -> [Tool; 2] {
     let object = |required: &[&str]| json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": required});
     let weather = Tool::new("get_weather", "Tells the weather of a city – heute", "mcp:weather");
     let weather = weather.with_parameters(object(&["city"]));
     let clock = Tool::new("current_time", "Tells the current time of day", "mcp:clock");
-    let clock = clock.with_parameters(object(&[]));
-    for tool in [weather, clock] {
+    let clock = clock.with_parameters(object(&[])).read_only();
+    [weather, clock]
+}
+
+fn gateway() -> SearchGateway {
+    gateway_of(Arc::new(Registry::new()))
+}
+
+/// With these tools as well.
+fn gateway_of(registry: Arc<Registry>) -> SearchGateway {
+    for tool in tools() {
         let run = |_: Invocation| std::future::ready(Ok(Output::text("it is noon ".repeat(100))));
         registry.register(tool, run).expect("the names are free");
     }
@@ -154,4 +165,40 @@ async fn rule_3c_23_a_plan_stops_where_input_is_needed() {
     assert!(lines[0].chars().count() < 400, "{text}");
     assert!(lines[1].ends_with("get_weather needs city"), "{text}");
     assert!(lines[2].ends_with("skipped, since step 2 is not done"), "{text}");
+}
+
+/// The words of a task are no wish that it is done.
+#[tokio::test]
+async fn a_tool_that_is_not_read_only_is_named_and_not_run() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let registry = Arc::new(Registry::new());
+    let wipe = Tool::new("wipe_database", "Deletes the customer database", "mcp:warehouse");
+    let count = Arc::clone(&ran);
+    let run = move |_: Invocation| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok(Output::text("wiped")))
+    };
+    registry.register(wipe, run).expect("the name is free");
+
+    let gateway = gateway_of(registry);
+    let execute = async |query: &str| {
+        let params = json!({"name": "execute_query", "arguments": {"query": query}});
+        let line = request("tools/call", params).to_string();
+        let reply = gateway.answer(line.as_bytes()).await.expect("an answer").into_line();
+        let reply: Value = serde_json::from_str(&reply).expect("JSON");
+        reply["result"]["content"][0]["text"].as_str().expect("a text").to_owned()
+    };
+    let text = execute("do not delete the customer database").await;
+    let expected = "1. do not delete the customer database: wipe_database fits and was not run, \
+                    since it is not declared read-only. Call it by its name: agent-host exec \
+                    warehouse/wipe_database";
+    assert_eq!(text, expected);
+    let query = "tell the current time of day, then delete the customer database, then tell the \
+                 current time of day";
+    let text = execute(query).await;
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].contains("current_time: it is noon"), "{text}");
+    assert!(lines[1].contains("wipe_database fits and was not run"), "{text}");
+    assert!(lines[2].ends_with("skipped, since step 2 is not done"), "{text}");
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
 }

@@ -9,6 +9,8 @@ pub(crate) struct ToolkitStatus {
     pub(crate) on: bool,
     /// Why it is not.
     pub(crate) reason: Option<String>,
+    /// Who has its tools, as globs.
+    pub(crate) principals: Vec<String>,
     pub(crate) tools: Vec<ToolStatus>,
 }
 
@@ -29,15 +31,36 @@ impl ToolkitStatus {
             on: false,
             reason: None,
         });
-        Self { name, on: false, reason: Some(reason), tools: tools.collect() }
+        Self {
+            name,
+            on: false,
+            reason: Some(reason),
+            principals: everybody(),
+            tools: tools.collect(),
+        }
     }
 
     /// A toolkit with these tools. It is on where one of them is.
     pub(super) fn of_tools(name: &'static str, tools: Vec<ToolStatus>) -> Self {
         let on = tools.iter().any(|tool| tool.on);
         let reason = if on { None } else { tools.iter().find_map(|tool| tool.reason.clone()) };
-        Self { name, on, reason, tools }
+        Self { name, on, reason, principals: everybody(), tools }
     }
+
+    /// The same toolkit, whose tools these principals have.
+    pub(super) fn for_principals(self, principals: Vec<String>) -> Self {
+        Self { principals, ..self }
+    }
+
+    /// Whether everybody has its tools.
+    pub(crate) fn is_for_everybody(&self) -> bool {
+        self.principals == everybody()
+    }
+}
+
+/// The glob for everybody.
+pub(super) fn everybody() -> Vec<String> {
+    vec!["*".to_owned()]
 }
 
 /// The tools of a toolkit that is off. Those of `rest` are what the settings make them.

@@ -74,6 +74,29 @@ async fn a_toolkit_that_is_off_names_the_tools_that_it_has_when_it_is_on() {
 }
 
 #[tokio::test]
+async fn it_is_told_for_whom_toolkits_are_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = configured(&folder);
+    settings.files.principals = vec!["local:*".to_owned(), "claimed:mcp".to_owned()];
+    settings.anthropic_usage.principals = vec!["*".to_owned()];
+    let toolkits = describe(&settings).await;
+    let told = |name: &str| {
+        let toolkit = toolkits.iter().find(|toolkit| toolkit.name == name).expect("it is told");
+        (toolkit.principals.join(" "), toolkit.is_for_everybody())
+    };
+    for (name, principals, is_for_everybody) in [
+        ("files", "local:* claimed:mcp", false),
+        ("bash", "local:* claimed:mcp", false),
+        ("web", "*", true),
+        ("linkedin", "local:*", false),
+        ("anthropic_usage", "*", true),
+        ("google", "local:*", false),
+    ] {
+        assert_eq!(told(name), (principals.to_owned(), is_for_everybody), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_on_and_does_not_work_is_off_and_down() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut settings = configured(&folder);

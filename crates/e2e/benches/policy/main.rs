@@ -131,6 +131,7 @@ fn subject(provider: &'static str, name: &str) -> Subject {
         definition: None,
         annotations: tool.annotations,
         risk: tool.risk_at_gates(),
+        audience: tool.audience,
     }
 }
 

@@ -51,6 +51,7 @@ const EVERYTHING: &[&str] = &[
     "agentHost.mcp.allowedHosts={tools.example.com}",
     "agentHost.http.enabled=true",
     "agentHost.http.allowedHosts={agent.example.com}",
+    "agentHost.clients.existingSecret=clients",
     "agentHost.settings.models.endpoints.claude.provider=anthropic",
     "agentHost.settings.models.endpoints.claude.model=claude-opus-5",
     "agentHost.settings.models.endpoints.claude.api_key=${ANTHROPIC_API_KEY}",
@@ -160,6 +161,9 @@ fn wrong_values_are_named() {
     check("scripts.quota.pods=few", "'/scripts/quota/pods'");
     check("telemetry.endpoint=collector:4318", "'/telemetry/endpoint'");
     check("networkPolicy.kubernetesApiPorts={https}", "'/networkPolicy/kubernetesApiPorts/0'");
+    check("agentHost.clients.tokens.alice=short", "'/agentHost/clients/tokens/alice'");
+    check("agentHost.clients.tokens.a-b=a-token-of-the-tests", "'/agentHost/clients/tokens'");
+    check("agentHost.clients.anonymous=maybe", "'/agentHost/clients/anonymous'");
     check("unknown=1", "additional properties 'unknown' not allowed");
 }
 
@@ -190,6 +194,19 @@ fn values_that_do_not_go_together_are_named() {
 
     let several = [TRIAL, KEPT, &["agentHost.replicas=2"]].concat();
     check(&several, "agentHost.persistence is the volume of one replica");
+
+    let token = "agentHost.clients.tokens.a=a-token-of-the-tests";
+    let secret = "agentHost.clients.existingSecret=b";
+    let clients =
+        |values: &[&'static str]| [TRIAL, &["agentHost.mcp.enabled=true"], values].concat();
+    check(&clients(&[token, secret]), "existingSecret and agentHost.clients.tokens are both set");
+    for given in [token, secret] {
+        let both = clients(&[given, "agentHost.clients.anonymous=true"]);
+        check(&both, "agentHost.clients.anonymous says that clients need no token");
+    }
+    let router = ["openrouterMcp.enabled=true", "openrouterMcp.apiKey=k"];
+    let open = [TRIAL, &router, &["networkPolicy.enabled=false"]].concat();
+    check(&open, "openrouterMcp.anonymous=true");
 
     check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
     check(
@@ -232,6 +249,76 @@ fn secrets_are_referred_to() {
     for secret in ["sk-or-1", "reader:secret", "the-key-of-this", "the-key-before"] {
         assert!(!rendered.contains(secret), "{secret} is in more than its secret");
     }
+}
+
+/// Settings become a ConfigMap, so what is secret there is named and not written out.
+#[test]
+fn settings_hold_no_secrets() {
+    let Some(helm) = tools::helm() else { return };
+    let settings = |setting: &str| {
+        let value = format!("agentHost.settings.{setting}");
+        render(&helm, &[SMALLEST, &["agentHost.http.enabled=true", &value]].concat())
+    };
+    let tokens = "agentHost.settings.http.tokens.alice holds a secret";
+    for (setting, told) in [
+        ("http.tokens.alice=a-token-of-the-tests", tokens),
+        ("http.tokens.alice=1234567890123456", tokens),
+        ("http.tokens.alice=${A}-token-of-the-tests", tokens),
+        ("models.endpoints.m.api_key=sk-1", "models.endpoints.m.api_key holds a secret"),
+        ("a2a.agents[0].api_key=sk-1", "a2a.agents[0].api_key holds a secret"),
+        ("grants.key=0123456789abcdef0123456789abcdef", "grants.key holds a secret"),
+        ("store=postgres://toolbus:hunter2@db/state", "store holds a password"),
+    ] {
+        let error = settings(setting).unwrap_err().to_string();
+        // What stands before is the command, with its values.
+        let (_, error) = error.rsplit_once("Error: ").unwrap();
+        assert!(error.contains(told), "{setting} is told as {error}");
+        assert!(!error.contains("token-of-the-tests") && !error.contains("hunter2"), "{error}");
+    }
+
+    for reference in [
+        "http.tokens.alice=${TOKEN_OF_ALICE}",
+        "http.tokens.alice=${vault:alice}",
+        "models.endpoints.m.api_key=${KEY}",
+        "store=postgres://toolbus@db/state",
+    ] {
+        assert!(settings(reference).unwrap().contains("kind: ConfigMap"), "{reference}");
+    }
+}
+
+/// Clients of the agent's ports have tokens out of a secret, unless somebody says that they need
+/// none.
+#[test]
+fn clients_of_the_agent_have_tokens() {
+    let Some(helm) = tools::helm() else { return };
+    let open = |values: &[&str]| {
+        let ports = ["agentHost.mcp.enabled=true", "agentHost.http.enabled=true"];
+        render(&helm, &[SMALLEST, &ports, values].concat()).unwrap()
+    };
+    let prefix = "prefix: TOOLBUS_HTTP__TOKENS__";
+    let anonymous = ["TOOLBUS_MCP_FACE__ANONYMOUS", "TOOLBUS_HTTP__ANONYMOUS"];
+    let check = |values: &[&str], secret: &str, is_made: bool| {
+        let rendered = open(values);
+        assert!(rendered.contains(prefix), "{values:?}: {rendered}");
+        assert!(rendered.contains(&format!("name: {secret}\n")), "{values:?}: {rendered}");
+        assert_eq!(rendered.contains("kind: Secret"), is_made, "{values:?}: {rendered}");
+        assert!(!anonymous.iter().any(|name| rendered.contains(name)), "{values:?}: {rendered}");
+        rendered
+    };
+    assert!(check(&[], "fleet-toolbus-clients", true).contains("\n  \"client\": "));
+    let given = ["agentHost.clients.tokens.alice=a-token-of-the-tests"];
+    let rendered = check(&given, "fleet-toolbus-clients", true);
+    assert!(rendered.contains("\"alice\": ") && !rendered.contains("\"client\": "), "{rendered}");
+    check(&["agentHost.clients.existingSecret=clients"], "clients", false);
+
+    let waived = open(&["agentHost.clients.anonymous=true"]);
+    assert!(!waived.contains(prefix) && !waived.contains("kind: Secret"), "{waived}");
+    assert!(anonymous.iter().all(|name| waived.contains(name)), "{waived}");
+    // Tokens that are elsewhere are enough.
+    let named = open(&["agentHost.settings.http.tokens.alice=${TOKEN_OF_ALICE}"]);
+    assert!(!named.contains(prefix) && !named.contains("kind: Secret"), "{named}");
+    // Without a port there are no clients.
+    assert!(!render(&helm, SMALLEST).unwrap().contains(prefix));
 }
 
 /// The manager starts with these rights only, and may have no others.

@@ -62,4 +62,13 @@ fn notes_leave_out_what_is_set() {
     check(&open, "networkPolicy.agentHostFrom", true);
     let named = [&open[..], &["networkPolicy.agentHostFrom[0].podSelector.a=b"]].concat();
     check(&named, "networkPolicy.agentHostFrom", false);
+
+    let drawn = "get secret fleet-toolbus-clients --output jsonpath='{.data.client}'";
+    check(TRIAL, "Authorization: Bearer TOKEN", false);
+    check(&open, drawn, true);
+    let own = [&open[..], &["agentHost.clients.existingSecret=mine"]].concat();
+    check(&own, "get secret mine\n", true);
+    let anonymous = [&open[..], &["agentHost.clients.anonymous=true"]].concat();
+    check(&anonymous, "Authorization: Bearer TOKEN", false);
+    check(&anonymous, "Clients need no token", true);
 }

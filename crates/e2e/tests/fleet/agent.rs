@@ -215,7 +215,8 @@ async fn a_program_has_turns_over_http() {
         Server::start([answer("I look. ", &[script("print(6 * 7)")]), answer("42.", &[])]).await;
     let folder = settings(&server);
     let launch = launch(folder.path(), &["serve", "--http", "127.0.0.1:0"]);
-    let service = start(launch.env("TOOLBUS_HTTP__TOKENS__alice", "a token of alice")).await;
+    let launch = launch.env("TOOLBUS_HTTP__TOKENS__alice", "${TOKEN_OF_ALICE}");
+    let service = start(launch.env("TOKEN_OF_ALICE", "a token of alice")).await;
     let (_, status) = service.look("/status").await.unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();
     let url = format!("http://{}/v1/turns", status["details"]["http"].as_str().unwrap());
@@ -224,6 +225,9 @@ async fn a_program_has_turns_over_http() {
     let said = json!({"text": "What is it?", "session": "sums"});
     let refused = client.post(&url).json(&said).send().await.unwrap();
     assert_eq!(refused.status(), 401);
+    // What settings say of where a token is, is none.
+    let refused = client.post(&url).json(&said).bearer_auth("${TOKEN_OF_ALICE}");
+    assert_eq!(refused.send().await.unwrap().status(), 401);
     let turn = client.post(&url).json(&said).bearer_auth("a token of alice");
     let turn = turn.header("accept", "text/event-stream").send().await.unwrap();
     let told = turn.text().await.unwrap();

@@ -103,6 +103,28 @@ async fn a_port_that_is_taken_is_told_at_once_and_in_one_way() {
     check("openrouter-mcp", &["--listen"], "MCP").await;
 }
 
+/// It is looked for before anything is started, and is never the reference itself.
+#[tokio::test]
+async fn a_token_that_is_not_there_is_a_mistake_of_the_configuration() {
+    let launch = Launch::new("agent-host").args(["serve", "--mcp", "127.0.0.1:0"]);
+    let launch = launch.env("TOOLBUS_HTTP__TOKENS__alice", "${NO_TOKEN_OF_ALICE}");
+    let launch = launch.env("TOOLBUS_HTTP__TOKEN_FILES__bob", "/nowhere/bob");
+    let run = launch.run(LIMIT).await.unwrap();
+    assert_eq!(run.status.code(), Some(2), "{run:?}");
+    for told in [
+        "error: the configuration has 2 mistakes",
+        "http.tokens.alice: the variable NO_TOKEN_OF_ALICE is not set",
+        "http.token_files.bob: it cannot be read from /nowhere/bob: No such file",
+    ] {
+        assert!(run.stderr.contains(told), "{told}: {run:?}");
+    }
+
+    // Commands that serve nobody share the settings, and need no token.
+    let launch = Launch::new("agent-host").arg("tools");
+    let run = launch.env("TOOLBUS_HTTP__TOKENS__alice", "${NO_TOKEN_OF_ALICE}").run(LIMIT).await;
+    assert!(run.unwrap().status.success());
+}
+
 /// As charts and files set it, for the services.
 #[tokio::test]
 async fn a_one_shot_command_is_as_quiet_as_ever_beside_a_service() {

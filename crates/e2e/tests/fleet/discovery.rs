@@ -172,7 +172,7 @@ async fn tools_are_found_and_called_over_http_and_learned_from() {
     assert!(!logs.contains(&key) && !logs.contains(ADMIN), "{logs}");
 }
 
-/// One port for programs and for MCP clients, each with what it asks of them.
+/// One port for programs and for MCP clients: tokens hold for both, and names are each one's own.
 #[tokio::test]
 async fn programs_and_mcp_clients_share_a_port() {
     let Some(bench) = DiscoveryBench::new() else { return };
@@ -199,29 +199,35 @@ async fn programs_and_mcp_clients_share_a_port() {
     let mcp = mcp_url(&service, "mcpFace").await;
     assert_eq!(mcp.trim_end_matches("/mcp"), api.base.trim_end_matches("/v1"));
 
-    // No token is asked for here, and one is there.
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": {"name": "test", "version": "1"},
     }});
-    let ask = async |host: Option<&str>| {
-        let request = api.client.post(&mcp).json(&initialize);
+    let ask = async |token: &str, host: Option<&str>| {
+        let request = api.client.post(&mcp).json(&initialize).bearer_auth(token);
         let request = request.header("accept", "application/json, text/event-stream");
         let request = match host {
             Some(host) => request.header("host", host),
             None => request,
         };
-        request.send().await.unwrap().status().as_u16()
+        request.send().await.unwrap()
     };
-    assert_eq!(ask(None).await, 200);
+    assert_eq!(ask(ADMIN, None).await.status(), 200);
+    let refused = ask("wrong", None).await;
+    assert_eq!(refused.status(), 401);
+    assert_eq!(refused.headers()["www-authenticate"], "Bearer");
+    let page = mcp.trim_end_matches("mcp");
+    assert_eq!(api.client.get(page).send().await.unwrap().status(), 401);
+    let health = api.client.get(format!("{}/health", api.base)).send().await.unwrap();
+    assert_eq!(health.status(), 200, "how it is, everybody may ask");
     let (status, refused) = api.post("retrieve_tools", "wrong", json!({"query": "x"})).await;
     assert_eq!((status, &refused["error"]["code"]), (401, &json!("INVALID_TOKEN")), "{refused}");
     let (status, found) = api.post("retrieve_tools", ADMIN, json!({"query": "time"})).await;
     assert_eq!(status, 200, "{found}");
 
     // Names that one may be reached by are not the other's.
-    assert_eq!(ask(Some("face.example")).await, 200);
-    assert_eq!(ask(Some("evil.example")).await, 403);
+    assert_eq!(ask(ADMIN, Some("face.example")).await.status(), 200);
+    assert_eq!(ask(ADMIN, Some("evil.example")).await.status(), 403);
     let servers = api.client.get(format!("{}/servers", api.base)).bearer_auth(ADMIN);
     let servers = servers.header("host", "face.example").send().await.unwrap();
     assert_eq!(servers.status(), 403);

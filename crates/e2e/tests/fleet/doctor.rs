@@ -214,6 +214,19 @@ async fn a_port_of_turns_is_known_too() {
 }
 
 #[tokio::test]
+async fn a_token_that_is_not_there_is_found() {
+    let launch = |token: &str| {
+        let launch = Launch::new("agent-host").env("TOOLBUS_HTTP__TOKENS__alice", token);
+        launch.env("TOKEN_OF_ALICE", "a token of alice")
+    };
+    let doctor = Doctor::run(launch("${TOKEN_OF_BOB}")).await;
+    doctor.check("http tokens", "wrong", "the variable TOKEN_OF_BOB is not set", "http.tokens");
+    let doctor = Doctor::run(launch("${TOKEN_OF_ALICE}")).await;
+    doctor.check("http tokens", "ok", "every client has one", "");
+    assert!(!doctor.run.stdout.contains("a token of alice"), "{}", doctor.run.stdout);
+}
+
+#[tokio::test]
 async fn a_folder_that_is_not_trusted_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mcp.json"), r#"{"mcpServers": {}}"#).unwrap();

@@ -331,5 +331,6 @@ async fn only_this_machine_and_only_what_is_there() {
 
     let open = Launch::new("agent-host").args(["serve", "--mcp", ":0"]).run(LIMIT).await.unwrap();
     assert_eq!(open.status.code(), Some(2), "{open:?}");
-    assert!(open.stderr.contains("allowed_hosts"), "{open:?}");
+    assert!(open.stderr.contains("set mcp_face.allowed_hosts"), "{open:?}");
+    assert!(open.stderr.contains("set mcp_face.anonymous"), "{open:?}");
 }

@@ -16,6 +16,7 @@ mod bad_input;
 mod bridges;
 mod broker;
 mod calls;
+mod canaries;
 mod children;
 mod command_line;
 mod crash;

@@ -84,7 +84,7 @@ async fn a_server_is_added_connected_and_removed() {
     assert!(told.starts_with(&format!("Clock  {}", time.command)), "{told}");
     assert!(told.ends_with("gone   /nowhere/server --x\n"), "{told}");
     let shown: Value = serde_json::from_str(&files.done(&["show", "GONE"], "").await).unwrap();
-    let expected = json!({"command": "/nowhere/server", "args": ["--x"], "env": {"LEVEL": "warn"}});
+    let expected = json!({"command": "/nowhere/server", "args": ["--x"], "env": {"LEVEL": "***"}});
     assert_eq!(shown, json!({"gone": expected}));
 
     let synced = files.mcp(&["sync"], "").await;

@@ -326,6 +326,11 @@ async fn toolkits_are_listed_with_their_tools_and_the_reasons_of_those_that_are_
     let text = bench.run(&["toolkits"]).await.stdout;
     assert!(text.contains("rest             on   weather\n"), "{text}");
     assert!(text.contains("bash             on   bash\n"), "{text}");
+    // Those of accounts are there for whoever runs the program alone.
+    let indent = " ".repeat(22);
+    for tools in ["linkedin_jobs, linkedin_job_detail", "anthropic_usage"] {
+        assert!(text.contains(&format!("  {tools}\n{indent}for local:*\n")), "{text}");
+    }
 
     // Keys that are missing are named.
     let removed = bench.run(&["vault", "remove", "rest:weather", "TOKEN"]).await;

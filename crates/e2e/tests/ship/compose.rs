@@ -1,6 +1,8 @@
 //! The compose file: the fleet comes up with all that watches it, answers a call of each kind,
 //! keeps its secrets, and goes without a trace.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -127,6 +129,7 @@ fn the_fleet_answers_calls_of_each_kind_is_seen_and_goes_without_a_trace() {
     check_rights(&fleet);
     check_memory(&fleet);
     check_secrets(&fleet);
+    check_mcp_token(&fleet);
     check_policies(&fleet);
     check_networks(&fleet);
     observe::check_metrics(fleet.compose(&["port", "prometheus", "9090"]).unwrap().trim());
@@ -191,7 +194,33 @@ fn check_secrets(fleet: &Fleet) {
             let has_it = mounts.contains(&format!("/run/secrets/{secret}"));
             assert_eq!(has_it, service != "openrouter-mcp", "{service}, {secret}: {mounts}");
         }
+        let has_token = mounts.contains("/run/secrets/mcp-token");
+        assert_eq!(has_token, service == "agent-host", "{service}: {mounts}");
     }
+}
+
+/// At the published port MCP clients need their token, whatever they call this machine.
+fn check_mcp_token(fleet: &Fleet) {
+    let address = fleet.compose(&["port", "agent-host", "8800"]).unwrap();
+    let token = std::fs::read_to_string(fleet.folder.path().join("secrets/mcp-token")).unwrap();
+    let page = |host: &str, token: &str| {
+        let mut client = TcpStream::connect(address.trim()).unwrap();
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        write!(client, "{head}Authorization: Bearer {token}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+
+    let listed = "MCP clients connect to these paths";
+    for host in [address.trim(), "localhost"] {
+        let answer = page(host, &token);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(listed), "{answer}");
+        let answer = page(host, "a-token-of-nobody");
+        assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains(listed), "{answer}");
+    }
+    let elsewhere = page("evil.example", &token);
+    assert!(elsewhere.starts_with("HTTP/1.1 403 "), "{elsewhere}");
 }
 
 /// From where the bridge is the broker is reached, and from where `openrouter-mcp` is nothing of

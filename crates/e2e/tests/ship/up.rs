@@ -78,6 +78,24 @@ fn what_is_no_choice_is_refused_and_changes_nothing() {
     assert!(!folder.path().join("secrets").exists());
 }
 
+/// MCP clients have a token, which stays as it is and is not shown.
+#[test]
+fn a_token_for_mcp_clients_is_drawn_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = || {
+        let output = up(&folder, None);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("secrets/mcp-token, as Authorization: Bearer TOKEN"), "{told}");
+        let token = fs::read_to_string(folder.path().join("secrets/mcp-token")).unwrap();
+        assert!(!told.contains(&token), "it is shown");
+        token
+    };
+
+    let drawn = token();
+    assert!(drawn.len() >= 32, "the token is short");
+    assert_eq!(token(), drawn);
+}
+
 #[test]
 fn a_docker_without_compose_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! The process around the tools: its key, its ports, who may come, how it starts and how it stops.
 
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -85,7 +86,8 @@ async fn mistakes_are_told_all_at_once() {
         .env("TOOLBUS_OPENROUTER__ANSWER_MAX", "1GiB");
     let finished = launch.run(LIMIT).await.unwrap();
     assert_eq!(finished.status.code(), Some(2));
-    for key in ["api_key_file", "base_url", "timeout", "answer_max", "http.address"] {
+    let address = ["http.address", "set http.allowed_hosts", "set http.anonymous"];
+    for key in ["api_key_file", "base_url", "timeout", "answer_max"].into_iter().chain(address) {
         assert!(finished.stderr.contains(key), "{key}: {}", finished.stderr);
     }
     assert!(!finished.stderr.contains("5ec2e7c0ffee"), "{}", finished.stderr);
@@ -133,6 +135,32 @@ async fn only_who_may_come_is_let_in() {
     assert_eq!(program.post("/elsewhere", &[], &call).await.0, 404);
     // There are no sessions, so there is nothing to listen to.
     assert_eq!(program.get("/mcp").await.0, 405);
+}
+
+/// An address of this machine beside its loopback, where it has one.
+fn outer_address() -> Option<IpAddr> {
+    // Nothing is sent: the system says which address it would send from.
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
+
+/// A program can write what it likes into `Host`.
+#[tokio::test]
+async fn who_comes_from_elsewhere_may_not_use_the_names_of_this_machine() {
+    let Some(address) = outer_address() else { return };
+    let launch = Launch::new("openrouter-mcp")
+        .args(["--listen", &format!("{address}:0")])
+        .env("TOOLBUS_HTTP__ANONYMOUS", "true")
+        .env("TOOLBUS_HTTP__ALLOWED_HOSTS", r#"["router.example"]"#)
+        .env("NO_PROXY", "*");
+    let program = Program::start(launch).await;
+    let call = request("get_credits", json!({}));
+    for (host, status) in [("router.example", 200), ("localhost", 403), ("127.0.0.1:8080", 403)] {
+        let (told, body) = program.post("/mcp", &[("host", host)], &call).await;
+        assert_eq!(told, status, "{host}: {body}");
+    }
 }
 
 #[tokio::test]

@@ -44,9 +44,12 @@ pub enum HttpAgentError {
     /// No agent has the name.
     #[error("no agent over HTTP is named '{0}'")]
     Unknown(String),
-    /// An address is none.
-    #[error("'{0}' is no address of http or https")]
+    /// The address of a card is none. It may hold a key, and is not told.
+    #[error("the agent '{0}' has no address of http or https")]
     Url(String),
+    /// What a card names is none.
+    #[error("the agent's card names '{0}', which is no address of http or https")]
+    Interface(String),
     /// The header is none.
     #[error("the header of the agent '{0}' cannot be used")]
     Header(String),
@@ -61,8 +64,8 @@ pub enum HttpAgentError {
     PrivateAddress,
     /// A card leads elsewhere.
     #[error(
-        "the agent's card leads to the host '{0}', which is another than its own: an internal \
-         agent, and one with a header, is asked at the host of its card"
+        "the agent's card leads to '{0}', which is not where the card is: an internal agent is \
+         asked at the host of its card, and one with a header at its scheme, host and port"
     )]
     OtherHost(String),
     /// Nothing of the card is spoken here.
@@ -122,6 +125,8 @@ impl HttpAgentError {
     }
 
     fn of_request(error: reqwest::Error) -> Self {
+        // The address may hold a key.
+        let error = error.without_url();
         let mut cause: Option<&dyn std::error::Error> = Some(&error);
         while let Some(one) = cause {
             if one.is::<PrivateAddress>() {
@@ -153,7 +158,8 @@ impl AgentClient {
         agent: HttpAgent,
         credentials: Option<Arc<dyn CredentialSource>>,
     ) -> Result<Self, HttpAgentError> {
-        let card_url = parse_url(&agent.card_url)?;
+        let card_url = parse_url(&agent.card_url);
+        let card_url = card_url.ok_or_else(|| HttpAgentError::Url(agent.name.to_string()))?;
         let header = agent.header.as_ref().map(|header| {
             let name = HeaderName::try_from(&header.name);
             name.map_err(|_| HttpAgentError::Header(agent.name.to_string()))
@@ -183,9 +189,8 @@ impl AgentClient {
         let card = RemoteCard::deserialize(card).map_err(|_| HttpAgentError::Answer)?;
 
         let interface = card.interface().ok_or(HttpAgentError::NoInterface)?;
-        let url = self.card_url.join(&interface.url);
-        let url = url.map_err(|_| HttpAgentError::Url(shorten(&interface.url)))?;
-        let url = parse_url(url.as_str())?;
+        let url = self.card_url.join(&interface.url).ok().filter(is_web_address);
+        let url = url.ok_or_else(|| HttpAgentError::Interface(shorten(&interface.url)))?;
         self.check_host(&url)?;
         self.check_address(&url).await?;
         let interface = Interface { url: url.to_string(), ..interface };
@@ -215,7 +220,8 @@ impl AgentClient {
         interface: &Interface,
         asked: &Asked<'_>,
     ) -> Result<Value, HttpAgentError> {
-        let url = parse_url(&interface.url)?;
+        let url = parse_url(&interface.url);
+        let url = url.ok_or_else(|| HttpAgentError::Interface(shorten(&interface.url)))?;
         // It may have been written by a process with other settings.
         self.check_host(&url)?;
         let body = json!({
@@ -245,16 +251,19 @@ impl AgentClient {
         checked.map_err(|PrivateAddress| HttpAgentError::PrivateAddress)
     }
 
-    /// A header is for one host, and an internal agent leads nowhere else in the network.
+    /// A header is for one origin, and an internal agent leads nowhere else in the network.
     fn check_host(&self, url: &Url) -> Result<(), HttpAgentError> {
-        let is_bound = self.agent.is_internal || self.header.is_some();
-        let same_host = url.host() == self.card_url.host();
-        let is_open =
-            self.header.is_some() && self.card_url.scheme() == "https" && url.scheme() != "https";
-        if is_bound && (!same_host || is_open) {
-            return Err(HttpAgentError::OtherHost(shorten(url.host_str().unwrap_or_default())));
+        let is_there = match self.header {
+            Some(_) => url.origin() == self.card_url.origin(),
+            None => !self.agent.is_internal || url.host() == self.card_url.host(),
+        };
+        if is_there {
+            return Ok(());
         }
-        Ok(())
+
+        let host = url.host_str().unwrap_or_default();
+        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        Err(HttpAgentError::OtherHost(shorten(&host)))
     }
 
     /// The answer to a request, as JSON without what the header says.
@@ -263,15 +272,20 @@ impl AgentClient {
         request: RequestBuilder,
         limits: &Limits,
     ) -> Result<Value, HttpAgentError> {
-        let (request, secret) = match &self.header {
+        let (client, request) = request.build_split();
+        let mut request = request.map_err(HttpAgentError::of_request)?;
+        let secret = match &self.header {
             Some(name) => {
+                // Whoever has named the address.
+                self.check_host(request.url())?;
                 let (value, secret) = self.header_value().await?;
-                (request.header(name, value), Some(secret))
+                request.headers_mut().append(name.clone(), value);
+                Some(secret)
             }
-            None => (request, None),
+            None => None,
         };
 
-        let response = request.send().await.map_err(HttpAgentError::of_request)?;
+        let response = client.execute(request).await.map_err(HttpAgentError::of_request)?;
         let status = response.status();
         if status.is_redirection() {
             return Err(HttpAgentError::Redirect);
@@ -334,9 +348,12 @@ pub(super) struct Asked<'a> {
     pub(super) timeout: Duration,
 }
 
-fn parse_url(text: &str) -> Result<Url, HttpAgentError> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    url.filter(Url::has_host).ok_or_else(|| HttpAgentError::Url(shorten(text)))
+fn parse_url(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(is_web_address)
+}
+
+fn is_web_address(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https") && url.has_host()
 }
 
 fn shorten(text: &str) -> String {

@@ -397,6 +397,7 @@ impl Polled {
             | HttpAgentError::PrivateAddress
             | HttpAgentError::OtherHost(_)
             | HttpAgentError::Url(_)
+            | HttpAgentError::Interface(_)
             | HttpAgentError::Header(_) => true,
             _ => false,
         };

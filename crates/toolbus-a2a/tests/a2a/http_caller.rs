@@ -314,6 +314,58 @@ async fn addresses_that_are_not_public_are_refused() {
     host.close().await;
 }
 
+/// Whoever answers at another port of the host may be somebody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_goes_to_the_origin_of_the_card_alone() {
+    let other = eternal("TASK_STATE_COMPLETED").await;
+    let leading = Scripted::with_card(Some(card_to(&format!("{}/rpc", other.url()))), |_, body| {
+        std::future::ready(result(body, &json!({}))).boxed()
+    })
+    .await;
+    let place = Arc::new(StatePlace::sqlite());
+    let host = asker(&place).await;
+    let value = AgentHeaderValue::Fixed(Zeroizing::new("Bearer x".to_owned()));
+    let header = Some(AgentHeader { name: "Authorization".to_owned(), value });
+    let leaking = HttpAgent { name: agent("Leaking"), header, ..remote(&leading.url()) };
+    let caller = start(&host, vec![remote(&leading.url()), leaking]);
+    caller.read_card(NAME).await.expect("without a header any port of the host will do");
+    let error = caller.read_card("Leaking").await.expect_err("another port");
+    let HttpAgentError::OtherHost(there) = &error else { panic!("{error}") };
+    assert_eq!(*there, other.address.to_string());
+
+    let id = host.ask("Leaking", "x").await;
+    let TaskChange::Failed { message, .. } = host.end_of(&id).await.what else { panic!() };
+    assert!(message.contains("scheme, host and port"), "{message}");
+    assert_eq!((leading.asked.lock().len(), other.asked.lock().len()), (0, 0));
+    caller.close().await;
+    host.close().await;
+}
+
+/// The address of a card may hold a key.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_of_a_card_stands_in_no_error() {
+    let place = Arc::new(StatePlace::sqlite());
+    let host = asker(&place).await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = closed.local_addr().expect("an address");
+    drop(closed);
+    let card_url = format!("http://{address}/card?key=canary");
+    let caller = start(&host, vec![HttpAgent { card_url, ..remote("") }]);
+    let error = caller.read_card(NAME).await.expect_err("nobody listens");
+    assert!(matches!(error, HttpAgentError::Connect(_)), "{error:?}");
+    assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+    caller.close().await;
+
+    let deps = |card_url: &str| HttpCallerDeps {
+        agents: vec![HttpAgent { card_url: card_url.to_owned(), ..remote("") }],
+        credentials: None,
+    };
+    let refused = HttpCaller::start(&host.tasks, deps("ftp://x/card?key=canary"));
+    let error = refused.err().expect("it is refused").to_string();
+    assert!(error.contains("no address") && !error.contains("canary"), "{error}");
+    host.close().await;
+}
+
 /// What an agent says back of the secret that it was sent is not read by models.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_is_said_back_is_erased() {

@@ -36,7 +36,9 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (serving, stop) = (TaskTracker::new(), tokio_util::sync::CancellationToken::new());
-        let (router, stopped) = (server.router(), stop.clone());
+        // As the server of an agent says it.
+        let here = SocketAddr::from(([127, 0, 0, 1], 40_000));
+        let (router, stopped) = (server.router().layer(axum::Extension(here)), stop.clone());
         serving.spawn(async move {
             let served = axum::serve(listener, router).into_future();
             let _ = stopped.run_until_cancelled(served).await;

@@ -218,6 +218,56 @@ async fn what_cannot_be_done_is_refused_with_its_code() {
     assert_eq!(work.count(), 1);
 }
 
+/// One client has a task, and another the nine that are newer, of which there is one too many. On
+/// the bus the other may have as many names as tasks.
+#[tokio::test]
+async fn who_sends_many_tasks_has_none_forgotten_but_its_own() {
+    const FREE_NAMES: &[&str] = &[
+        "UPDATE a2a_tasks SET caller = 'http:token:http/ana' WHERE id = 'first'",
+        "UPDATE a2a_tasks SET caller = 'Flood' || id WHERE caller = 'Flood'",
+    ];
+    let variants: [&[&str]; 2] = [&[], FREE_NAMES];
+    for renamed in variants {
+        for [_, theirs] in places().await {
+            let broker = Broker::memory();
+            let config = A2aConfig { history_max: 10, ..quick_config("ResearchAgent") };
+            let setup = Setup { config, ..Setup::new(&broker, &theirs, "ResearchAgent") };
+            let setup = setup.working(&Work::echo());
+            let worker = setup.start().await;
+            let stranger = Stranger::hearing(&broker, "agent.response.#").await;
+            let tasks = topic::agent_task(&worker.name);
+            stranger.publish(&tasks, sent(&request("first"))).await;
+            answered(&worker, 1).await;
+            for number in 0..9 {
+                let next = sent(&request(&number.to_string()));
+                let next = Envelope { source: "Flood".to_owned(), ..next };
+                stranger.publish(&tasks, next).await;
+            }
+            answered(&worker, 10).await;
+            worker.close().await;
+
+            for statement in renamed.iter().copied() {
+                setup.sabotage(statement).await;
+            }
+            // A process looks when it starts.
+            let worker = setup.start().await;
+            answered(&worker, 9).await;
+            let first = "SELECT COUNT(*) FROM a2a_tasks WHERE id = 'first'";
+            assert_eq!(worker.count(first).await, 1, "{renamed:?}");
+        }
+    }
+}
+
+/// Waits until so many tasks are answered.
+async fn answered(worker: &Host, expected: i64) {
+    const ANSWERED: &str = "SELECT COUNT(*) FROM a2a_tasks WHERE answered_ms IS NOT NULL";
+    eventually(PATIENCE, async || match worker.count(ANSWERED).await {
+        count if count == expected => Ok(()),
+        count => Err(count),
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn every_end_has_its_state() {
     let [_, theirs] = places().await.remove(0);

@@ -122,6 +122,7 @@ impl Executor for Relay {
             definition: None,
             annotations: Default::default(),
             risk: toolbus_tools::tool::Risk::High,
+            audience: Default::default(),
         }))
     }
 }

@@ -51,9 +51,44 @@ fn urls() {
     check::<BusUrls>("amqp://", Err("host"));
     check::<BusUrls>("amqp:h", Err("host"));
     check::<BusUrls>("host:5672", Err("amqp or amqps"));
-    check::<HttpUrl>("https://u:hunter2@h/p?q=1", Ok("https://u:***@h/p?q=1"));
+    check::<HttpUrl>("https://u:hunter2@h/p?q=1", Ok("https://***@h/p?q=***"));
+    check::<HttpUrl>("https://hunter2@h/?hunter2#hunter2", Ok("https://***@h/?***#***"));
     check::<HttpUrl>("http://", Err("host"));
     check::<HttpUrl>("ftp://h", Err("http or https"));
+}
+
+#[test]
+fn addresses_are_shown_without_what_may_be_a_secret() {
+    let check = |text: &str, expected: &str| {
+        check::<ConfiguredAddress>(text, Ok(expected));
+        let address = ConfiguredAddress::from(text);
+        assert_eq!(format!("{address:?}"), expected);
+        assert_eq!(serde_json::to_value(&address).unwrap(), expected);
+        assert_eq!(address.expose(), text);
+        check::<ConfiguredAddress>(expected, Ok(expected));
+    };
+    // Templates and files.
+    check("https://h/users/{id}{?a,b*}", "https://h/users/{id}{?a,b*}");
+    check("https://h/s?q={q}&key=s", "https://h/s?q={q}&key=***");
+    check("https://h/s{?q}&key=s", "https://h/s{?q}&key=***");
+    check("https://h/s{&q}&key=s{&r}", "https://h/s{&q}&key=***{&r}");
+    check("https://h/?k=${KEY}&l=${vault:KEY}&m=", "https://h/?k=${KEY}&l=${vault:KEY}&m=");
+    check("https://h/?k=${KEY:-s}&l=a{x}b", "https://h/?k=***&l=***{x}***");
+    check("/home/me@work/#1/api.json", "/home/me@work/#1/api.json");
+    check("api.json", "api.json");
+    check("", "");
+
+    // Whatever a parser of URLs reads as one, and what a person took for one.
+    check("https://s@h:1/@p/?a=s&s&c=d=s#s", "https://***@h:1/@p/?a=***&***&c=***#***");
+    check("https:u:s@h/", "https:***@h/");
+    check("https:\\\\u:s@h/", "https:\\\\***@h/");
+    check("//u:s@h?s", "//***@h?***");
+    check("https://u:s/s@h/", "https://***@h/");
+    check("https://u:s?s@h/", "https://***@h/");
+    check("api.example/x?key=s", "api.example/x?key=***");
+    check("https://h/?filter={\"k\":\"s\"}&k={x", "https://h/?filter=***&k=***");
+    check("https://h/{?a=s}", "https://h/***");
+    assert_eq!(ConfiguredAddress::from(" ht\ttps://u:s@h/ ").to_string(), "https://***@h/");
 }
 
 #[test]
@@ -84,7 +119,10 @@ fn a_list_of_urls_is_split_where_a_url_begins() {
 
 #[test]
 fn paths_below_a_url() {
-    let below = |url: &str| url.parse::<HttpUrl>().unwrap().below(&["v1", "traces"]).to_string();
+    let below = |url: &str| {
+        let url = url.parse::<HttpUrl>().unwrap().below(&["v1", "traces"]);
+        url.expose().to_owned()
+    };
     assert_eq!(below("http://h"), "http://h/v1/traces");
     assert_eq!(below("http://h/"), "http://h/v1/traces");
     assert_eq!(below("http://h/otlp"), "http://h/otlp/v1/traces");

@@ -4,6 +4,7 @@ use std::fmt;
 
 use url::Url;
 
+use super::configured_address::mask_address;
 use super::{MASK, TextValue, text_value};
 
 /// Most nodes of one broker.
@@ -93,7 +94,8 @@ fn read_bus_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The URL of an HTTP endpoint: `http` or `https`. Shown with its password masked.
+/// The URL of an HTTP endpoint: `http` or `https`. Shown without user and password, values of its
+/// query, and its fragment.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpUrl(Url);
 
@@ -108,7 +110,7 @@ impl HttpUrl {
         Self(url)
     }
 
-    /// The whole URL with its password, to connect with and for nothing else.
+    /// The whole URL with what is not shown, to connect with and for nothing else.
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.as_str()
@@ -130,7 +132,7 @@ text_value!(HttpUrl);
 
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(mask_password(&self.0).as_str())
+        f.write_str(&mask_address(self.0.as_str()))
     }
 }
 

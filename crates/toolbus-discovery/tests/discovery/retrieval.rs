@@ -7,7 +7,7 @@ use toolbus_discovery::{
 };
 use toolbus_tools::call::Invocation;
 use toolbus_tools::registry::Offer;
-use toolbus_tools::{Scope, Tool, View};
+use toolbus_tools::{Audience, Scope, Tool, View};
 
 use crate::support::{NOON_MS, World, in_session, names, offer, request, stranger, user, work};
 
@@ -91,6 +91,22 @@ async fn cx_d6_a_hit_has_all_that_is_known_of_the_tool() {
     assert_eq!(hit.entry.tool.tags, ["git"]);
     assert!((0.0..=1.0).contains(&hit.score) && hit.score > 0.0);
     assert_eq!(found.searched, 1);
+}
+
+#[tokio::test]
+async fn a_tool_is_found_by_its_audience_alone() {
+    let world = World::new();
+    let of_ann = Audience::only(|principal| &*principal.name == "ann");
+    let tool = Tool::new("gmail_read", "Reads the weather", "google").for_audience(of_ann);
+    let provider = world.registry.provider("google");
+    assert!(provider.publish(vec![Offer::new(tool, work)]).is_empty());
+    world.until_current().await;
+
+    assert_eq!(world.names(&user("ann"), "weather").await, ["gmail_read"]);
+    // What is kept of an answer is for who asked, and for who may use as much.
+    assert_eq!(world.names(&user("bob"), "weather").await, [""; 0]);
+    assert!(world.discovery.describe(&user("ann"), "gmail_read").is_ok());
+    assert!(world.discovery.describe(&user("bob"), "gmail_read").is_err());
 }
 
 /// Fifty tools that one may not use are nearer to the query.

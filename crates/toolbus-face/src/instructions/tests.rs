@@ -1,19 +1,27 @@
 use std::future::ready;
 
-use toolbus_tools::{Output, Registry, Tool};
+use toolbus_tools::{Audience, Door, Output, Principal, Registry, Tool, View};
 
 use super::*;
+
+fn scope(view: View) -> Scope {
+    let client = Principal::claimed("mcp");
+    Scope::new(Door::Mcp, client, AgentName::standard()).with_view(view)
+}
 
 #[test]
 fn what_is_seen_is_told_and_nothing_else() {
     let registry = Registry::new();
     let add = |tool: Tool| registry.register(tool, |_| ready(Ok(Output::text("")))).unwrap();
     let check = |view: View, expected: &str| {
-        let told = instructions_of_agent(&AgentName::standard(), &registry.snapshot(), &view);
+        let scope = scope(view);
+        let told = instructions_of_agent(&scope.agent, &registry.snapshot(), &scope);
         assert_eq!(told, expected);
     };
     check(View::all(), "These are the tools of the agent RockBot, run by Toolbus.");
 
+    let local_alone = Audience::only(|principal| *principal == Principal::local());
+    add(Tool::new("m", "", "m").in_group("mail").for_audience(local_alone));
     add(Tool::new("tool_search", "", "guides"));
     add(Tool::new("list_tool_guides", "", "guides"));
     add(Tool::new("b", "", "b").in_group("scripts"));
@@ -40,6 +48,7 @@ fn groups_have_a_bound() {
         let tool = Tool::new(&name, "", "many").in_group(name.clone());
         registry.register(tool, |_| ready(Ok(Output::text("")))).unwrap();
     }
-    let told = instructions_of_agent(&AgentName::standard(), &registry.snapshot(), &View::all());
+    let scope = scope(View::all());
+    let told = instructions_of_agent(&scope.agent, &registry.snapshot(), &scope);
     assert!(told.ends_with(" t22, t23, and more."), "{told}");
 }

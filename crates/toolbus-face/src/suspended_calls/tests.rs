@@ -13,6 +13,7 @@ fn identity(name: &str) -> RequestIdentity {
         method: "tools/call",
         name: name.to_owned(),
         arguments: 1,
+        principal: Principal::claimed("mcp"),
         client,
     }
 }

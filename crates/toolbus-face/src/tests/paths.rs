@@ -10,7 +10,7 @@ use super::*;
 /// What comes of a request with these headers, each `NAME: VALUE`.
 async fn send(face: &Face, request: &str, headers: &[&str], body: &str) -> Response {
     let (method, path) = request.split_once(' ').unwrap();
-    let mut builder = Request::builder().method(method).uri(path);
+    let mut builder = Request::builder().method(method).uri(path).extension(here());
     if !headers.iter().any(|header| header.starts_with("host: ")) {
         builder = builder.header(HOST, "localhost:8800");
     }

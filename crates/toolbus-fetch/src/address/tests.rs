@@ -88,13 +88,58 @@ fn addresses_of_clouds_are_known_in_every_form() {
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",
         "2002:a9fe:a9fe::",
+        "64:ff9b:1::a9fe:a9fe",
+        "64:ff9b:1:2:3:4:a9fe:a9fe",
+        "::ffff:0:a9fe:a9fe",
+        "::169.254.169.254",
+        "::ffff:168.63.129.16",
         "fd00:ec2::254",
+        "fd00:ec2::23",
+        "fd20:ce::254",
+        "fd00:c1::a9fe:a9fe",
+        "fd00:42::42",
+        "fd00:a9fe:a9fe::1",
         "fe80::1",
+        "fe80::a9fe:a9fe",
     ] {
         check(metadata, true);
     }
-    for other in ["127.0.0.1", "10.0.0.1", "8.8.8.8", "100.64.0.1", "::1", "fd00::1"] {
+    for other in [
+        "127.0.0.1",
+        "10.0.0.1",
+        "8.8.8.8",
+        "100.64.0.1",
+        "::1",
+        "::",
+        "fd00::1",
+        "fd20:ce::1",
+        "fd20:ce:1::254",
+        "fd00:42::43",
+        "::ffff:10.0.0.1",
+        "64:ff9b:1::a00:1",
+    ] {
         check(other, false);
+    }
+}
+
+#[tokio::test]
+async fn names_of_clouds_are_known_and_are_not_public() {
+    for name in [
+        "metadata.google.internal",
+        "METADATA.google.internal.",
+        "metadata.goog",
+        "a.metadata.goog",
+        "api.metadata.cloud.ibm.com",
+        "metadata.packet.net",
+    ] {
+        assert!(is_metadata_name(name), "{name}");
+        // Nobody is asked for their addresses.
+        assert_eq!(lookup_public(name).await.expect("it is not looked up"), None, "{name}");
+        let url = Url::parse(&format!("http://{name}/")).expect(name);
+        assert_eq!(check_resolved(&url).await, Err(NotPublic), "{name}");
+    }
+    for name in ["metadata", "google.internal", "mymetadata.goog", "metadata.goog.example"] {
+        assert!(!is_metadata_name(name), "{name}");
     }
 }
 

@@ -51,6 +51,32 @@ fn names_lead_to_networks_that_are_allowed_with_all_ports() {
 }
 
 #[test]
+fn a_network_does_not_allow_the_metadata_of_clouds_in_it() {
+    for (network, url) in [
+        ("fd00::/8", "http://[fd00:ec2::254]/"),
+        ("fd00::/8", "http://[fd20:ce::254]/"),
+        ("fc00::/7", "http://[fd00:42::42]/"),
+        ("100.64.0.0/10", "http://100.100.100.200/"),
+        ("160.0.0.0/4", "http://169.254.169.254/"),
+        ("160.0.0.0/4", "http://168.63.129.16/"),
+    ] {
+        assert!(!allows(network, url), "{network} {url}");
+        let entry: AllowedHost = network.parse().expect(network);
+        let address = literal_of(&Url::parse(url).expect(url)).expect("an address");
+        assert!(!entry.allows_address(address), "{network} {url}");
+    }
+    for (entry, url) in [
+        ("169.254.0.0/16", "http://169.254.169.254/"),
+        ("169.254.169.254", "http://169.254.169.254/"),
+        ("fd20:ce::254", "http://[fd20:ce::254]/"),
+        ("100.100.100.200:80", "http://100.100.100.200/"),
+        ("fe80::/10", "http://[fe80::a9fe:a9fe]/"),
+    ] {
+        assert!(allows(entry, url), "{entry} {url}");
+    }
+}
+
+#[test]
 fn what_is_no_entry_is_refused() {
     for text in [
         "",

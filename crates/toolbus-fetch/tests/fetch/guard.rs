@@ -109,10 +109,49 @@ async fn a_connection_that_was_allowed_is_not_used_by_what_is_not() {
 
 #[tokio::test]
 async fn an_internal_address_is_reached_but_for_metadata() {
-    let mut request = get("http://169.254.169.254/");
-    request.is_internal = true;
-    let error = read(&fetcher(&[]), request, CUT).await.expect_err("refused");
-    assert!(matches!(error, Error::NotPublic(_)), "{error}");
+    let listed: [&[&str]; 2] = [&[], &["fd00::/8", "100.64.0.0/10", "0.0.0.0/1"]];
+    for address in [
+        "169.254.169.254",
+        "100.100.100.200",
+        "168.63.129.16",
+        "[fd00:ec2::254]",
+        "[fd20:ce::254]",
+        "[fd00:42::42]",
+        "[::ffff:169.254.169.254]",
+    ] {
+        for allowed in listed {
+            let mut request = get(&format!("http://{address}/"));
+            request.is_internal = true;
+            let error = read(&fetcher(allowed), request, CUT).await.expect_err(address);
+            assert!(matches!(error, Error::NotPublic(_)), "{address}: {error}");
+        }
+    }
+}
+
+/// Whatever addresses they have.
+#[tokio::test]
+async fn names_of_metadata_lead_nowhere() {
+    let (server, base) = server(|_| Reply::body(200, "text/plain", "secret")).await;
+    let port = port_of(&base);
+    let reach = async |allowed: &[&str], name: &str| {
+        let names = Names::default()
+            .with("metadata.google.internal", &["127.0.0.1"])
+            .with("v1.metadata.goog", &["127.0.0.1"]);
+        let mut request = get(&format!("http://{name}:{port}/"));
+        request.is_internal = true;
+        read(&fetcher_with(allowed, names), request, CUT).await
+    };
+    let listed: [&[&str]; 2] = [&[], &["*.google.internal", "*.metadata.goog"]];
+    for name in ["metadata.google.internal", "v1.metadata.goog"] {
+        for allowed in listed {
+            let error = reach(allowed, name).await.expect_err(name);
+            assert!(matches!(error, Error::NotPublic(_)), "{name}: {error}");
+        }
+    }
+    assert!(server.asked().is_empty());
+
+    let body = reach(&["127.0.0.1"], "metadata.google.internal").await.expect("it is listed");
+    assert_eq!(body.bytes, b"secret");
 }
 
 #[tokio::test]

@@ -93,13 +93,12 @@ pub(crate) struct Refused {
 
 /// Lets a request in, and counts it.
 pub(crate) async fn admit(shared: &Shared, request: &Parts) -> Result<Admission, Refused> {
-    let (uri, headers) = (&request.uri, &request.headers);
     let default = shared.config.plans.get(&shared.config.default_plan).copied();
     let fresh = Standing::untouched(default.unwrap_or_default(), now_ms());
     let refuse = |error| Refused { error, standing: Standing { remaining: 0, ..fresh } };
 
-    shared.visitors.check_place(uri, headers).map_err(|error| refuse(error.into()))?;
-    if OPEN_PATHS.contains(&uri.path()) || request.method == Method::OPTIONS {
+    shared.visitors.check_place(request).map_err(|error| refuse(error.into()))?;
+    if OPEN_PATHS.contains(&request.uri.path()) || request.method == Method::OPTIONS {
         return Ok(Admission { caller: None, standing: fresh });
     }
     let caller = identify(shared, request).await.map_err(refuse)?;
@@ -132,7 +131,7 @@ async fn identify(shared: &Shared, request: &Parts) -> Result<Caller, ApiError> 
     };
 
     if shared.visitors.need_tokens() {
-        match shared.visitors.admit(&request.uri, &request.headers) {
+        match shared.visitors.admit(request) {
             Ok(principal) => {
                 let is_admin = config.admins.iter().any(|admin| **admin == *principal.name);
                 let role = if is_admin { Role::Admin } else { Role::Executor };

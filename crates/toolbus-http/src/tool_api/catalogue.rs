@@ -1,4 +1,4 @@
-//! What there is of tools and servers for one caller: within its view, and not what a policy
+//! What there is of tools and servers for one caller: what its scope sees, and not what a policy
 //! denies it.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ impl Catalogue {
     /// The tools that a caller may use, in the order of the registry.
     fn visible(&self, scope: &Scope) -> Vec<Arc<ToolEntry>> {
         let snapshot = self.registry.snapshot();
-        let seen = snapshot.seen_by(&scope.view);
+        let seen = snapshot.seen_by(scope);
         seen.filter(|entry| self.may_use(scope, entry)).cloned().collect()
     }
 
@@ -80,11 +80,11 @@ impl Catalogue {
         })
     }
 
-    /// The tool of a name, of all within the view: whether a caller may use one is the policy's to
-    /// say, when it is called.
+    /// The tool of a name, of all that the scope sees: whether a caller may use one is the
+    /// policy's to say, when it is called.
     pub(crate) fn find_for_call(&self, scope: &Scope, name: &str) -> Named {
         let snapshot = self.registry.snapshot();
-        let seen: Vec<_> = snapshot.seen_by(&scope.view).cloned().collect();
+        let seen: Vec<_> = snapshot.seen_by(scope).cloned().collect();
         self.resolve(&seen, name)
     }
 

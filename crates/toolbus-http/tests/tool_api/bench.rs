@@ -1,13 +1,14 @@
 //! Tools, a policy and a store, behind the interface.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
+use axum::{Extension, Router};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolbus_discovery::{Discovery, DiscoveryDeps};
@@ -212,7 +213,9 @@ impl Bench {
             vault,
         };
         let api = ToolApi::start(settings, config, deps);
-        let router = api.router();
+        // As the server of an agent says it.
+        let here = SocketAddr::from(([127, 0, 0, 1], 40_000));
+        let router = api.router().layer(Extension(here));
         Self { router, api, store, secrets, cancelled, gate, _providers: providers }
     }
 

@@ -431,7 +431,9 @@ async fn a_direct_tool_is_the_tool_of_its_server() {
 
     let only = View::all().only(["mcp:github/create_issue"]);
     let tools = stage.invoker.registry().snapshot();
-    let seen: Vec<_> = tools.seen_by(&only).map(|entry| entry.tool.name.as_str()).collect();
+    let scope = Scope::new(Door::Turn, Principal::local(), AgentName::standard());
+    let scope = scope.with_view(only.clone());
+    let seen: Vec<_> = tools.seen_by(&scope).map(|entry| entry.tool.name.as_str()).collect();
     assert_eq!(seen, ["GitHub__create_issue"]);
     let output = stage.call_in(only, "GitHub__create_issue", nothing()).await.unwrap();
     assert_eq!(output.content.as_deref(), Some("ran"));

@@ -6,6 +6,7 @@
 //! is wrongly not taken may be shown: names that speak of secrets are believed, and of the others
 //! only values that no person would choose.
 
+use toolbus_config::{ConfiguredAddress, MASK};
 use toolbus_wire::message::Secret;
 
 /// Words that name a credential, alone or at the end of a longer word (`PGPASSWORD`).
@@ -49,19 +50,73 @@ pub(crate) fn find_credentials(name: &str, value: &str) -> Vec<Secret> {
 /// The credentials among the arguments of a command: `--token x`, `--token=x`, and what looks like
 /// one.
 pub(super) fn find_in_arguments(arguments: &[String]) -> Vec<Secret> {
-    let mut found = Vec::new();
+    let named = name_arguments(arguments);
+    named.iter().flat_map(|argument| find_credentials(argument.name, argument.value)).collect()
+}
+
+/// The arguments of a command as they may be shown: without credentials, as far as they are
+/// recognised, and without user info and queries of addresses. References stay.
+#[must_use]
+pub fn mask_arguments(arguments: &[String]) -> Vec<String> {
+    let named = name_arguments(arguments);
+    let masked = named.iter().zip(arguments).map(|(argument, whole)| {
+        let before = &whole[..whole.len() - argument.value.len()];
+        format!("{before}{}", mask_value(argument.name, argument.value))
+    });
+    masked.collect()
+}
+
+/// Whether a value of an entry is one reference to what stands elsewhere. One with a default, which
+/// may be a secret, is none.
+#[must_use]
+pub fn is_reference(text: &str) -> bool {
+    text.strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .is_some_and(|name| !name.contains(['{', '}']) && !name.contains(":-"))
+}
+
+/// The value of an argument, and the name that it goes by; both are empty where there is none.
+struct NamedArgument<'a> {
+    name: &'a str,
+    value: &'a str,
+}
+
+fn name_arguments(arguments: &[String]) -> Vec<NamedArgument<'_>> {
     let mut before = "";
-    for argument in arguments {
+    let named = arguments.iter().map(|argument| {
         let (name, value) = match argument.split_once('=') {
             Some((name, value)) if name.starts_with('-') => (name, value),
             _ if before.starts_with('-') && !argument.starts_with('-') => (before, &**argument),
             _ => ("", &**argument),
         };
-        found.extend(find_credentials(name, value));
         before = argument;
-    }
+        NamedArgument { name, value }
+    });
+    named.collect()
+}
 
-    found
+/// A value without what may be a secret. It may itself be `NAME=VALUE` or `Name: value`.
+fn mask_value(name: &str, value: &str) -> String {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let inner = value.find(['=', ':']).filter(|at| {
+        let is_plain = value[..*at].chars().all(is_of_name) && !value[*at..].starts_with("://");
+        is_plain && !names_credential(name)
+    });
+    let (before, name, value) = match inner {
+        Some(at) => (&value[..=at], &value[..at], &value[at + 1..]),
+        None => ("", name, value),
+    };
+
+    let shown = if is_reference(value.trim()) {
+        value.to_owned()
+    } else if value.contains("://") && !names_credential(name) {
+        ConfiguredAddress::from(value).to_string()
+    } else if find_credentials(name, value.trim()).is_empty() {
+        value.to_owned()
+    } else {
+        MASK.to_owned()
+    };
+    format!("{before}{shown}")
 }
 
 fn names_credential(name: &str) -> bool {

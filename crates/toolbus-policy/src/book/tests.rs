@@ -7,6 +7,7 @@ use toolbus_tools::{Annotations, Door, Scope, Subject};
 use toolbus_wire::name::AgentName;
 
 use super::*;
+use crate::PrincipalSet;
 use crate::principal::{PrincipalPattern, parse_principal};
 
 fn settings(toml: &str) -> PolicySettings {
@@ -24,6 +25,7 @@ fn subject(id: &str) -> Subject {
         definition: None,
         annotations: Annotations::default(),
         risk: Risk::High,
+        audience: Default::default(),
     }
 }
 
@@ -64,6 +66,36 @@ name = "own"
 effect = "allow"
 principals = ["local:*", "claimed:*"]
 "#;
+
+#[test]
+fn no_rule_allows_a_tool_to_those_for_whom_it_is_not_there() {
+    let book = book(
+        r#"
+[[rules]]
+name = "reads"
+effect = "allow"
+read_only = true
+"#,
+    );
+    let set = PrincipalSet::parse(&["local:*".to_owned(), "token:http/ana".to_owned()]).unwrap();
+    let mailbox = Subject {
+        annotations: Annotations { read_only: true, idempotent: true },
+        risk: Risk::Low,
+        audience: set.into_audience(),
+        ..subject("google/gmail_read")
+    };
+    let check = |principal: &str, expected: &str, by: &str| {
+        let scope = scope(Door::Bus, principal);
+        let explained = book.explain(&PolicyRequest { scope: &scope, subject: &mailbox });
+        let decision = crate::matrix::decision_name(&explained.decision);
+        assert_eq!((decision, &*explained.by.to_string()), (expected, by), "{principal}");
+    };
+    check("local:local", "allow", "rule 'reads'");
+    check("token:http/ana", "allow", "rule 'reads'");
+    for other in ["claimed:local", "claimed:mcp", "broker:ana", "token:http/bob"] {
+        check(other, "deny", "principals");
+    }
+}
 
 /// What an MCP client starts is judged as of an MCP client, however deep.
 #[test]

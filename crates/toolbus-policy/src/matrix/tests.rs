@@ -15,6 +15,7 @@ fn tool(id: &str) -> Subject {
         definition: None,
         annotations: Annotations::default(),
         risk: Risk::High,
+        audience: Default::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The response to one request.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -20,6 +21,8 @@ use super::{SERVER_NAME, Timeouts};
 #[derive(Clone)]
 pub(super) struct Answering {
     pub(super) router: Router,
+    /// Where the requests come from.
+    pub(super) peer: SocketAddr,
     pub(super) timeouts: Timeouts,
     pub(super) progress: Arc<BodyProgress>,
     /// The connection's place among those that wait.
@@ -32,9 +35,11 @@ impl Answering {
     /// then, its rest is in the way of another one, so the connection has to end; a client that was
     /// not told would send the next one in vain.
     pub(super) async fn respond(self, request: Request<Incoming>) -> Result<Response, Infallible> {
-        let Self { router, timeouts, progress, place } = self;
+        let Self { router, peer, timeouts, progress, place } = self;
         place.leave();
-        let request = request.map(|body| RequestBody::new(body, timeouts, Arc::clone(&progress)));
+        let mut request =
+            request.map(|body| RequestBody::new(body, timeouts, Arc::clone(&progress)));
+        request.extensions_mut().insert(peer);
         let mut response = TowerToHyperService::new(router).call(request).await?;
 
         if progress.is_timed_out() && response.status() != StatusCode::REQUEST_TIMEOUT {

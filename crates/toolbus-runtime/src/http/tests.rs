@@ -32,6 +32,38 @@ async fn a_port_that_was_checked_is_closed_again() {
     serve(&taken, Router::new(), Limits { connections_max: 1, lifetime: None }).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_request_says_where_it_comes_from() {
+    let told = async |head: axum::http::request::Parts| {
+        let peer = head.extensions.get::<SocketAddr>().copied();
+        format!("{peer:?} {}", is_from_here(&head.extensions))
+    };
+    let limits = Limits { connections_max: 1, lifetime: None };
+    let router = Router::new().route("/read", post(told));
+    let server = serve(&"127.0.0.1:0".parse().unwrap(), router, limits).await.unwrap();
+    let mut client = TcpStream::connect(server.address()).await.unwrap();
+    let expected = format!("{:?} true", Some(client.local_addr().unwrap()));
+    ask(&mut client, "/read", 0).await.unwrap();
+    client.shutdown().await.unwrap();
+    let answer = rest(client).await;
+    assert!(answer.ends_with(&expected), "{answer}");
+}
+
+#[test]
+fn addresses_of_this_machine_are_known_in_both_families() {
+    let check = |peer: &str, expected: bool| {
+        let mut extensions = Extensions::new();
+        assert!(!is_from_here(&extensions));
+        extensions.insert(peer.parse::<SocketAddr>().unwrap());
+        assert_eq!(is_from_here(&extensions), expected, "{peer}");
+    };
+    check("127.0.0.1:1", true);
+    check("[::1]:1", true);
+    check("[::ffff:127.0.0.1]:1", true);
+    check("192.0.2.7:1", false);
+    check("[::ffff:192.0.2.7]:1", false);
+}
+
 async fn ask(client: &mut TcpStream, path: &str, length: usize) -> io::Result<()> {
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     client.write_all(head.as_bytes()).await?;

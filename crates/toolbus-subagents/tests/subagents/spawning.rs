@@ -330,6 +330,41 @@ async fn what_is_remembered_is_bounded() {
     }
 }
 
+/// One owner has a subagent, and another the nine that are newer, of which there is one too many.
+/// Who only claims a name may have as many names as subagents.
+#[tokio::test]
+async fn who_spawns_many_has_none_forgotten_but_its_own() {
+    const ONE_NAME: &[&str] =
+        &["UPDATE subagents SET owner = 'claimed:flood' WHERE description <> 'first'"];
+    const FREE_NAMES: &[&str] = &[
+        "UPDATE subagents SET owner = 'token:http/ana' WHERE description = 'first'",
+        "UPDATE subagents SET owner = 'claimed:' || id WHERE description <> 'first'",
+    ];
+    const TOLD: &str = "SELECT COUNT(*) FROM subagents WHERE told_ms IS NOT NULL";
+    for renamed in [ONE_NAME, FREE_NAMES] {
+        for setup in Setup::all(Work::echo).await {
+            let setup = setup.configured(|config| config.history_max = 10);
+            let host = setup.start();
+            host.end_of(&host.spawn("first").await).await;
+            for number in 0..9 {
+                host.end_of(&host.spawn(&number.to_string()).await).await;
+            }
+            host.eventually_counts(TOLD, 10).await;
+            host.close(Duration::from_secs(1)).await;
+
+            let quiet = setup.start_without_runner();
+            for statement in renamed.iter().copied() {
+                quiet.sabotage(statement).await;
+            }
+            // A process looks when it starts.
+            let next = setup.start();
+            next.eventually_counts(TOLD, 9).await;
+            let first = "SELECT COUNT(*) FROM subagents WHERE description = 'first'";
+            assert_eq!(next.count(first).await, 1, "{renamed:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_old_is_forgotten() {
     for setup in Setup::all(Work::echo).await {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::{ByteSize, Mistakes};
+use toolbus_tools::Audience;
+
+use crate::audience::{self, anybody, audience_of, is_personal, local_alone};
 
 /// Folders that show more than files.
 const SYSTEM_FOLDERS: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -22,6 +25,12 @@ pub struct FilesSettings {
     /// touched, by whatever links it is reached, but for the paths below. When not set, there are
     /// no tools for files and no commands.
     pub working_directory: Option<PathBuf>,
+    /// Who has the tools for files and commands, as globs over `PROOF:NAME` as policy rules have
+    /// them, such as `claimed:mcp` or `token:http/NAME`; `*` is everybody. For others they are not
+    /// there, whatever the policy allows. When there are none: `local:*`, which is whoever runs the
+    /// program, where one of the folders is in a home folder or has one in it, and else `*`.
+    #[schemars(length(max = 64))]
+    pub principals: Vec<String>,
     /// What may be done in the working directory. Where it is `read-only`, tools that write are not
     /// offered.
     pub access: Access,
@@ -48,6 +57,7 @@ impl Default for FilesSettings {
     fn default() -> Self {
         Self {
             working_directory: None,
+            principals: Vec::new(),
             access: Access::ReadWrite,
             readable_paths: Vec::new(),
             writable_paths: Vec::new(),
@@ -72,8 +82,34 @@ impl FilesSettings {
             }
         }
 
+        if !self.principals.is_empty() {
+            audience::check("files.principals", &self.principals, mistakes);
+        }
         if !(FILE_BYTES_MIN..=FILE_BYTES_MAX).contains(&self.file_max.bytes()) {
             mistakes.add("files.file_max", "between 1 KiB and 256 MiB");
+        }
+    }
+
+    /// For whom the tools are there. `beside` are further folders that they reach.
+    #[must_use]
+    pub fn audience(&self, beside: &[PathBuf]) -> Audience {
+        audience_of(&self.principals_or_default(beside))
+    }
+
+    /// The same as globs over principals.
+    #[must_use]
+    pub fn principals_or_default(&self, beside: &[PathBuf]) -> Vec<String> {
+        if !self.principals.is_empty() {
+            return self.principals.clone();
+        }
+
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let home = env::var_os("HOME").map(PathBuf::from).map(real);
+        let folders = self.working_directory.iter().chain(&self.readable_paths);
+        let mut folders = folders.chain(&self.writable_paths).chain(beside);
+        match folders.any(|folder| is_personal(&real(folder.clone()), home.as_deref())) {
+            true => local_alone(),
+            false => anybody(),
         }
     }
 

@@ -128,7 +128,7 @@ async fn endpoints_of(
 ) -> Result<Vec<RestEndpoint>, DocumentError> {
     let text = match document.url() {
         Some(url) => fetch(url, document, fetcher).await?,
-        None => read_file(Path::new(&document.document)).await?,
+        None => read_file(Path::new(document.document.expose())).await?,
     };
 
     let document = document.clone();

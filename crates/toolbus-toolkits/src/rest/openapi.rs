@@ -4,6 +4,9 @@
 //! argument `body`. References within the document are followed, as deep and as often as bounds
 //! allow; others, and circles, are refused. An operation that cannot be called so is an error that
 //! names it: none is offered that fails each time.
+//!
+//! No operation says where a credential goes: all that have one are at one origin, that of the
+//! settings or, for a file, of the document's first server.
 
 mod schema;
 
@@ -11,9 +14,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use reqwest::Url;
 use serde_json::{Map, Value, json};
+use toolbus_config::ConfiguredAddress;
 
-use super::settings::{OpenApiDocument, RestEndpoint, RestMethod};
-use super::template::TEMPLATE_BYTES_MAX;
+use super::settings::{AuthType, OpenApiDocument, RestEndpoint, RestMethod};
+use super::template::{TEMPLATE_BYTES_MAX, origin_of};
 use schema::{Resolver, shown};
 
 /// Most operations that are imported from one document.
@@ -103,10 +107,11 @@ pub fn import(
         return Err(ImportError::TooMany);
     }
 
+    let origin = only_origin(document, settings)?;
     let mut names = HashSet::new();
     let mut endpoints = Vec::new();
     for operation in &operations {
-        let mut endpoint = endpoint_of(document, operation, settings)?;
+        let mut endpoint = endpoint_of(document, operation, settings, origin.as_deref())?;
         let name = endpoint.name.clone();
         let mut number = 2;
         while !names.insert(endpoint.name.clone()) {
@@ -153,6 +158,7 @@ fn endpoint_of(
     document: &Value,
     operation: &Operation<'_>,
     settings: &OpenApiDocument,
+    origin: Option<&str>,
 ) -> Result<RestEndpoint, ImportError> {
     let wrong = |problem: String| ImportError::Operation {
         operation: operation.id.chars().take(200).collect(),
@@ -190,7 +196,7 @@ fn endpoint_of(
     let endpoint = RestEndpoint {
         name: name_of(&settings.name_prefix, &operation.id),
         description: description_of(operation),
-        url_template,
+        url_template: url_template.into(),
         method: operation.method,
         parameters_schema: Some(schema.to_string()),
         auth_type: settings.auth_type,
@@ -201,6 +207,7 @@ fn endpoint_of(
         api_key_header: settings.api_key_header.clone(),
         internal: settings.internal,
         document: Some(settings.name.clone()),
+        origin: origin.map(str::to_owned),
         ..RestEndpoint::default()
     };
     endpoint.check().map_err(wrong)?;
@@ -291,6 +298,22 @@ fn body_of(
     }
 }
 
+/// The only origin that requests may go to. `None`: no credential goes along, and each operation
+/// says where it is.
+fn only_origin(
+    document: &Value,
+    settings: &OpenApiDocument,
+) -> Result<Option<String>, ImportError> {
+    let server = match &settings.server {
+        Some(server) => server.expose().to_owned(),
+        None if settings.auth_type == AuthType::None => return Ok(None),
+        None => read_server(first_server(document.get("servers")))?,
+    };
+    let url = Url::parse(&server);
+    let url = url.map_err(|error| ImportError::Server(error.to_string()))?;
+    Ok(Some(origin_of(&url)))
+}
+
 fn server_of(
     document: &Value,
     operation: &Operation<'_>,
@@ -302,8 +325,12 @@ fn server_of(
     let server = first_server(operation.value.get("servers"))
         .or_else(|| first_server(operation.item.get("servers")))
         .or_else(|| first_server(document.get("servers")));
-    let server = server.ok_or_else(|| ImportError::Server("it has none".to_owned()))?;
+    read_server(server)
+}
 
+/// The address of a server, without a slash at the end.
+fn read_server(server: Option<&Value>) -> Result<String, ImportError> {
+    let server = server.ok_or_else(|| ImportError::Server("it has none".to_owned()))?;
     let too_long = || ImportError::Server("its address is too long".to_owned());
     let bounded = |text: Option<&Value>| {
         let text = text.and_then(Value::as_str).unwrap_or_default();
@@ -320,12 +347,15 @@ fn server_of(
         }
     }
 
-    let shown: String = url.chars().take(200).collect();
     match Url::parse(&url) {
         Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.query().is_none() => {
             Ok(url.trim_end_matches('/').to_owned())
         }
-        _ => Err(ImportError::Server(format!("'{shown}'"))),
+        _ => {
+            let shown = ConfiguredAddress::from(url).to_string();
+            let shown: String = shown.chars().take(200).collect();
+            Err(ImportError::Server(format!("'{shown}'")))
+        }
     }
 }
 
@@ -335,6 +365,9 @@ fn first_server(servers: Option<&Value>) -> Option<&Value> {
 
 /// The address of an operation, with places for its parameters.
 fn template_of(server: &str, path: &str, parameters: &[Parameter]) -> Result<String, String> {
+    if !path.starts_with('/') {
+        return Err("its path does not begin with '/'".to_owned());
+    }
     if server.len() + path.len() > TEMPLATE_BYTES_MAX {
         return Err(format!("its address has more than {TEMPLATE_BYTES_MAX} bytes"));
     }

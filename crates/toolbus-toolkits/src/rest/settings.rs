@@ -8,7 +8,9 @@ use reqwest::{Method, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolbus_config::{ByteSize, HttpUrl, KeyReference, Mistakes, Secret, TimeSpan};
+use toolbus_config::{
+    ByteSize, ConfiguredAddress, HttpUrl, KeyReference, Mistakes, Secret, TimeSpan,
+};
 use toolbus_fetch::AllowedHost;
 use toolbus_json::Limits;
 use toolbus_tools::id::ToolName;
@@ -68,7 +70,7 @@ pub struct RestEndpoint {
     /// `{?first,second}` for parameters that are left out where they are not given. An argument is
     /// encoded; one that is not given stays as it is written here.
     #[serde(alias = "UrlTemplate")]
-    pub url_template: String,
+    pub url_template: ConfiguredAddress,
     /// The method.
     #[serde(alias = "Method")]
     pub method: RestMethod,
@@ -103,6 +105,10 @@ pub struct RestEndpoint {
     /// The document that it is an operation of. Credentials of the vault are the document's then.
     #[serde(skip)]
     pub document: Option<String>,
+    /// The only origin that it is called at and that gets its credential, such as
+    /// `https://api.example.com`. When not set: that of its address.
+    #[serde(skip)]
+    pub origin: Option<String>,
 }
 
 /// An OpenAPI document (3.0 or 3.1, JSON or YAML), and so a tool for each of its operations.
@@ -112,12 +118,13 @@ pub struct OpenApiDocument {
     /// What it is called: in messages, and as the owner of credentials in the vault.
     pub name: String,
     /// The file, or the address that it is fetched from at the start.
-    pub document: String,
+    pub document: ConfiguredAddress,
     /// The operations, by `operationId`, or `METHOD /path` where they have none. When not set, all.
     pub operations: Option<Vec<String>>,
     /// Where the API is, in place of what the document says. It has to be set for a document that
     /// is fetched where requests have a credential or `internal` is set: whoever writes the
-    /// document would say where those go.
+    /// document would say where those go. Without it, requests with a credential go to the origin
+    /// of the first server of the file alone.
     pub server: Option<HttpUrl>,
     /// What the names of its tools begin with.
     pub name_prefix: String,
@@ -184,7 +191,7 @@ impl Default for RestEndpoint {
         Self {
             name: String::new(),
             description: String::new(),
-            url_template: String::new(),
+            url_template: ConfiguredAddress::default(),
             method: RestMethod::Get,
             parameters_schema: None,
             auth_type: AuthType::None,
@@ -197,6 +204,7 @@ impl Default for RestEndpoint {
             risk: None,
             timeout: None,
             document: None,
+            origin: None,
         }
     }
 }
@@ -205,7 +213,7 @@ impl Default for OpenApiDocument {
     fn default() -> Self {
         Self {
             name: String::new(),
-            document: String::new(),
+            document: ConfiguredAddress::default(),
             operations: None,
             server: None,
             name_prefix: String::new(),
@@ -280,7 +288,7 @@ impl RestEndpoint {
     /// What is wrong with it, without a word of its credential.
     pub(super) fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
-        UrlTemplate::parse(&self.url_template).map_err(|error| format!("url_template: {error}"))?;
+        self.template().map_err(|error| format!("url_template: {error}"))?;
         self.parameters()?;
 
         check_auth(
@@ -299,6 +307,19 @@ impl RestEndpoint {
     #[must_use]
     pub fn vault_provider(&self) -> String {
         format!("rest:{}", self.document.as_ref().unwrap_or(&self.name))
+    }
+
+    /// The address.
+    pub(super) fn template(&self) -> Result<UrlTemplate, String> {
+        let template = UrlTemplate::parse(self.url_template.expose());
+        let template = template.map_err(|error| error.to_string())?;
+        match &self.origin {
+            Some(origin) if origin != template.origin() => Err(format!(
+                "it is not at {origin}, where requests of this API go: leave the operation out, or \
+                 set server"
+            )),
+            _ => Ok(template),
+        }
     }
 
     /// The schema of the arguments.
@@ -321,7 +342,7 @@ impl OpenApiDocument {
     /// What is wrong with it, without a look into the document.
     fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
-        if self.document.trim().is_empty() {
+        if self.document.expose().trim().is_empty() {
             return Err("document: it needs a file or an address".to_owned());
         }
         if self.name_prefix.len() > NAME_PREFIX_CHARS_MAX || !is_plain(&self.name_prefix) {
@@ -347,7 +368,7 @@ impl OpenApiDocument {
 
     /// Where it is fetched from. `None`: it is a file.
     pub(super) fn url(&self) -> Option<Url> {
-        let url = Url::parse(self.document.trim()).ok()?;
+        let url = Url::parse(self.document.expose().trim()).ok()?;
         matches!(url.scheme(), "http" | "https").then_some(url)
     }
 }

@@ -19,7 +19,7 @@ const URL_BYTES_MAX: usize = 8 << 10;
 /// An address with places for arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UrlTemplate {
-    /// Scheme and host, without a slash at the end.
+    /// Scheme, host and port as an origin is written, without a slash at the end.
     origin: String,
     parts: Vec<Part>,
 }
@@ -71,9 +71,10 @@ impl UrlTemplate {
             return Err(wrong("the host is fixed: arguments are for the path and the query"));
         }
 
-        let origin = format!("{scheme}://{host}");
-        let url = Url::parse(&origin).map_err(|error| TemplateError(error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") {
+        let url = Url::parse(&format!("{scheme}://{host}"))
+            .map_err(|error| TemplateError(error.to_string()))?;
+        let is_web = matches!(url.scheme(), "http" | "https");
+        if !is_web || !url.scheme().eq_ignore_ascii_case(scheme) {
             return Err(wrong("its scheme must be http or https"));
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -83,7 +84,12 @@ impl UrlTemplate {
         if path.split(['?', '{']).next().is_some_and(has_dot_segment) {
             return Err(wrong("its path has a segment of dots"));
         }
-        Ok(Self { origin, parts })
+        Ok(Self { origin: origin_of(&url), parts })
+    }
+
+    /// Where its addresses are.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// Whether an argument of this name has a place.
@@ -125,6 +131,11 @@ impl UrlTemplate {
         }
         Url::parse(&text).map_err(|error| ExpandError::Url(error.to_string()))
     }
+}
+
+/// Scheme, host and port of an address.
+pub(super) fn origin_of(url: &Url) -> String {
+    url.origin().ascii_serialization()
 }
 
 fn parse_parts(text: &str) -> Result<Vec<Part>, TemplateError> {

@@ -109,7 +109,7 @@ fn the_guide_to_endpoints_names_them_and_shows_calls() {
     let endpoint = |name: &str, schema: Value| RestEndpoint {
         name: name.to_owned(),
         description: "Get current weather\nfor a city".to_owned(),
-        url_template: "https://api.weather.example/v1{?city}".to_owned(),
+        url_template: "https://api.weather.example/v1{?city}".into(),
         parameters_schema: Some(schema.to_string()),
         ..RestEndpoint::default()
     };

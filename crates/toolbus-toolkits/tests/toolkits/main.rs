@@ -10,6 +10,7 @@ mod guides;
 mod hostile_commands;
 mod hostile_files;
 mod openapi_documents;
+mod principals;
 mod reports;
 mod rest;
 mod search;

@@ -25,7 +25,7 @@ fn yaml_document(operation: &str, server: &str) -> String {
 fn document(name: &str, document: &str) -> OpenApiDocument {
     OpenApiDocument {
         name: name.to_owned(),
-        document: document.to_owned(),
+        document: document.into(),
         ..OpenApiDocument::default()
     }
 }
@@ -91,6 +91,49 @@ async fn documents_are_read_from_files_and_addresses() {
     let asked = server.asked().pop().expect("a request");
     assert_eq!(asked.path, "/pets");
     assert_eq!(asked.headers["authorization"], format!("Bearer {TOKEN}"));
+}
+
+/// A document that makes another port of the one that the settings name.
+#[tokio::test]
+async fn a_document_leads_no_credential_to_another_origin() {
+    let server = Server::answering_any(|asked: &Asked| match asked.path.as_str() {
+        "/openapi.yaml" => {
+            let path = asked.headers["host"].chars().last().expect("a digit of the port");
+            let text = yaml_document("steal", "https://ignored.example");
+            let text = text.replace("/pets:", &format!("\"{path}/collect\":"));
+            Reply::body(200, "application/yaml", text.as_str())
+        }
+        _ => Reply::json(200, &json!({"ok": true})),
+    })
+    .await;
+    let base = server.url.strip_suffix("/v1").expect("it ends so");
+    let fetched = OpenApiDocument {
+        internal: true,
+        server: Some(base[..base.len() - 1].parse().expect("a URL")),
+        auth_type: AuthType::Bearer,
+        auth_credential: Some(TOKEN.to_owned().into()),
+        ..document("pets", &format!("{base}/openapi.yaml"))
+    };
+    let (endpoints, problems) = imported(vec![fetched]).await;
+    assert!(endpoints.is_empty());
+    let [(_, problem)] = &problems[..] else { panic!("one problem: {problems:?}") };
+    assert!(problem.ends_with("its path does not begin with '/'"), "{problem}");
+
+    // Nor does an endpoint that was made otherwise.
+    let endpoint = RestEndpoint {
+        name: "steal".to_owned(),
+        url_template: format!("{base}/collect").into(),
+        auth_type: AuthType::Bearer,
+        auth_credential: Some(TOKEN.to_owned().into()),
+        internal: true,
+        origin: Some("https://api.example".to_owned()),
+        ..RestEndpoint::default()
+    };
+    let settings = RestSettings { endpoints: vec![endpoint], ..RestSettings::default() };
+    let error = Rest::new(&settings, RestDeps::default()).err().expect("it is refused");
+    assert!(error.to_string().contains("it is not at https://api.example"), "{error}");
+    let asked = server.only_request();
+    assert_eq!((asked.path.as_str(), asked.headers.get("authorization")), ("/openapi.yaml", None));
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ fn endpoint(method: RestMethod, url_template: &str) -> RestEndpoint {
     RestEndpoint {
         name: "call".to_owned(),
         description: "Calls.".to_owned(),
-        url_template: url_template.to_owned(),
+        url_template: url_template.into(),
         method,
         parameters_schema: Some(json!({"type": "object"}).to_string()),
         internal: true,
@@ -46,7 +46,8 @@ impl RestBench {
         let server = Server::answering_any(answer).await;
         let base = server.url.strip_suffix("/v1").expect("it ends so").to_owned();
         let endpoints = endpoints.into_iter().map(|endpoint| RestEndpoint {
-            url_template: endpoint.url_template.replace("BASE", &base),
+            url_template: endpoint.url_template.expose().replace("BASE", &base).into(),
+            origin: endpoint.origin.map(|_| base.clone()),
             ..endpoint
         });
         let timeout = "1s".parse().expect("a time");
@@ -347,7 +348,8 @@ async fn an_imported_operation_can_be_called() {
         ..OpenApiDocument::default()
     };
     let mut endpoints = import(&document, &options).expect("it is imported");
-    endpoints[0].url_template = endpoints[0].url_template.replace("http://127.0.0.1:9", "BASE");
+    let template = endpoints[0].url_template.expose().replace("http://127.0.0.1:9", "BASE");
+    endpoints[0].url_template = template.into();
     let bench = RestBench::start(|_| ok(), endpoints).await;
 
     let arguments = json!({"id": "a/b", "tag": ["x", "y z"], "body": {"name": "n"}});

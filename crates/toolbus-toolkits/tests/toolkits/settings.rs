@@ -101,6 +101,31 @@ fn every_mistake_is_told() {
 }
 
 #[test]
+fn principals_are_globs_as_rules_have_them() {
+    let All { linkedin, anthropic_usage, files, .. } = read("").expect("they are right");
+    assert_eq!((linkedin.principals, anthropic_usage.principals), (local(), local()));
+    assert!(files.principals.is_empty(), "it depends on the folders");
+    let sections = ["linkedin", "anthropic_usage", "files"];
+    for section in sections {
+        let named = format!("[{section}]\nprincipals = [\"local:*\", \"token:http/ana\"]");
+        read(&named).expect("they are right");
+        for wrong in ["\"ana\"", "\"claimed:**\"", "\"\""] {
+            let written = format!("[{section}]\nprincipals = [{wrong}]");
+            let mistakes = read(&written).expect_err("it is no glob");
+            assert!(mistakes.contains(&format!("{section}.principals")), "{mistakes}");
+        }
+    }
+    for section in &sections[..2] {
+        let nobody = read(&format!("[{section}]\nprincipals = []")).expect_err("for nobody");
+        assert!(nobody.contains("for nobody"), "{nobody}");
+    }
+}
+
+fn local() -> Vec<String> {
+    vec!["local:*".to_owned()]
+}
+
+#[test]
 fn every_setting_is_in_the_reference() {
     let page = reference::<All>("Settings", &[]);
     for name in [

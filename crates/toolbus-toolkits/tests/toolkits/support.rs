@@ -175,8 +175,12 @@ fn real<T>(started: Result<T, Unavailable>) -> Option<T> {
     }
 }
 
+pub(crate) fn scope_of(principal: Principal) -> Arc<Scope> {
+    Arc::new(Scope::new(Door::Turn, principal, AgentName::standard()))
+}
+
 pub(crate) fn scope() -> Arc<Scope> {
-    Arc::new(Scope::new(Door::Turn, Principal::claimed("model"), AgentName::standard()))
+    scope_of(Principal::local())
 }
 
 pub(crate) async fn call(invoker: &Invoker, tool: &str, arguments: Value) -> Outcome {

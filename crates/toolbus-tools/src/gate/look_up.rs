@@ -1,4 +1,4 @@
-//! The look-up gate: finds the tool by its name, within the view of the scope.
+//! The look-up gate: finds the tool by its name, of those that the scope sees.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::registry::{Snapshot, ToolEntry, ToolState};
 /// Refuses calls of tools that are not there, that the scope may not see, or that are away.
 pub(crate) fn look_up(call: &Call, tools: &Snapshot) -> Result<Arc<ToolEntry>, CallError> {
     let name = call.tool.as_str();
-    let entry = tools.find(name).filter(|entry| call.scope.view.sees(&entry.id));
+    let entry = tools.find(name).filter(|entry| entry.is_seen_by(&call.scope));
     let entry = entry.ok_or_else(|| missing(call, tools))?;
 
     match entry.state {
@@ -30,7 +30,7 @@ fn missing(call: &Call, tools: &Snapshot) -> CallError {
     }
 
     let mut error = CallError::not_registered(name);
-    if let Some(near) = tools.nearest(name, &call.scope.view) {
+    if let Some(near) = tools.nearest(name, &call.scope) {
         error.message.push_str(&format!(" Did you mean '{near}'?"));
     }
     error

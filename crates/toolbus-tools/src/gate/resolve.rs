@@ -15,7 +15,7 @@ pub(crate) fn resolve_subject(
     arguments: &mut Map<String, Value>,
 ) -> Result<Subject, CallError> {
     match entry.executor.resolve(arguments)? {
-        Some(subject) if call.scope.view.sees(&subject.id) => Ok(subject),
+        Some(subject) if call.scope.sees(&subject) => Ok(subject),
         Some(subject) => Err(CallError::not_registered(subject.id.as_str())),
         None => Ok(entry.subject()),
     }

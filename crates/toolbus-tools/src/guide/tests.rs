@@ -6,8 +6,9 @@ use toolbus_wire::name::AgentName;
 use crate::call::{Arguments, Call, Outcome};
 use crate::id::{CallId, ToolId, ToolName};
 use crate::registry::Offer;
-use crate::scope::{Door, Principal, Scope};
-use crate::{CallError, Invoker};
+use crate::scope::{Door, Principal};
+use crate::view::View;
+use crate::{Audience, CallError, Invoker};
 
 fn guide(name: &str, summary: &str, document: &str) -> Guide {
     Guide { name: name.to_owned(), summary: summary.to_owned(), document: document.to_owned() }
@@ -30,7 +31,17 @@ impl Stage {
     }
 
     async fn call_in(&self, view: View, tool: &str, arguments: Value) -> Outcome {
-        let scope = Scope::new(Door::CommandLine, Principal::local(), AgentName::standard());
+        self.call_of(Principal::local(), view, tool, arguments).await
+    }
+
+    async fn call_of(
+        &self,
+        principal: Principal,
+        view: View,
+        tool: &str,
+        arguments: Value,
+    ) -> Outcome {
+        let scope = Scope::new(Door::CommandLine, principal, AgentName::standard());
         let scope = Arc::new(scope.with_view(view));
         let tool = ToolName::parse(tool).unwrap();
         let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments));
@@ -163,6 +174,31 @@ async fn the_guide_of_a_group_is_seen_where_a_tool_from_elsewhere_is() {
     check(only, "get_tool_guide", "# MCP").await;
     let without = View::all().without(["mcp:github/create_issue"]);
     check(without, "list_tool_guides", "No tool guides are registered in this agent.").await;
+}
+
+/// A group without tools has a guide for everybody, whose view has everything.
+#[tokio::test]
+async fn the_guide_of_a_group_is_seen_by_whom_its_tools_are_there_for() {
+    let stage = Stage::new();
+    stage.guides.add(guide("mail", "Read mail", "# Mail"));
+    stage.guides.add(guide("empty", "No tools", "# Empty"));
+    let local_alone = Audience::only(|principal| *principal == Principal::local());
+    let read = Tool::new("read_mail", "", "mail").in_group("mail").for_audience(local_alone);
+    let nothing = |_: Invocation| std::future::ready(Ok(Output::default()));
+    stage.invoker.registry().register(read, nothing).unwrap();
+
+    let local = "Available tool guides (2):\n- empty: No tools\n- mail: Read mail";
+    let others = "Available tool guides (1):\n- empty: No tools";
+    for (principal, expected) in
+        [(Principal::local(), local), (Principal::claimed("local"), others)]
+    {
+        let call = stage.call_of(principal, View::all(), "list_tool_guides", json!({}));
+        assert_eq!(call.await.unwrap().content.unwrap(), expected);
+    }
+    let name = json!({"name": "mail"});
+    let hidden = stage.call_of(Principal::claimed("x"), View::all(), "get_tool_guide", name);
+    let text = "No tool guide named 'mail'. Available guides: empty.";
+    assert_eq!(hidden.await.unwrap().content.unwrap(), text);
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Invoker {
     /// # Errors
     /// Why it may not be made; that is recorded.
     pub async fn admit(&self, call: Call, subject: Subject) -> Result<Admitted<'_>, CallError> {
-        let is_seen = call.scope.view.sees(&subject.id);
+        let is_seen = call.scope.sees(&subject);
         self.admit_if(is_seen, call, subject).await
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toolbus_config::nearest_name;
 
 use super::{Error, TOOLS_MAX, ToolEntry, ToolState};
-use crate::view::View;
+use crate::scope::Scope;
 
 /// Most tools whose names are compared with one that there is not.
 const COMPARED_MAX: usize = 2_000;
@@ -43,10 +43,10 @@ impl Snapshot {
         Some(why)
     }
 
-    /// The name of a tool that a view sees which was probably meant by one that there is not.
+    /// The name of a tool that a scope sees which was probably meant by one that there is not.
     #[must_use]
-    pub fn nearest(&self, name: &str, view: &View) -> Option<&str> {
-        let seen = self.seen_by(view).take(COMPARED_MAX);
+    pub fn nearest(&self, name: &str, scope: &Scope) -> Option<&str> {
+        let seen = self.seen_by(scope).take(COMPARED_MAX);
         nearest_name(name, seen.map(|entry| entry.tool.name.as_str()))
     }
 
@@ -75,9 +75,9 @@ impl Snapshot {
         self.order.iter().find(|entry| entry.tool.kind.answers(call_type))
     }
 
-    /// The tools that a view sees, in the order of registration.
-    pub fn seen_by(&self, view: &View) -> impl Iterator<Item = &Arc<ToolEntry>> {
-        self.order.iter().filter(|entry| view.sees(&entry.id))
+    /// The tools that a scope sees, in the order of registration.
+    pub fn seen_by(&self, scope: &Scope) -> impl Iterator<Item = &Arc<ToolEntry>> {
+        self.order.iter().filter(move |entry| entry.is_seen_by(scope))
     }
 
     /// Remembers why tools of these names are not there.

@@ -1,9 +1,12 @@
 use std::error::Error as _;
 
 use serde_json::json;
+use toolbus_wire::name::AgentName;
 
 use super::*;
+use crate::audience::Audience;
 use crate::call::{Invocation, Output};
+use crate::scope::{Door, Principal};
 use crate::view::View;
 
 fn nothing(_: Invocation) -> std::future::Ready<Result<Output, crate::CallError>> {
@@ -12,6 +15,10 @@ fn nothing(_: Invocation) -> std::future::Ready<Result<Output, crate::CallError>
 
 fn tool(name: &str, source: &'static str) -> Tool {
     Tool::new(name, "does nothing", source)
+}
+
+fn scope(principal: Principal, view: View) -> Scope {
+    Scope::new(Door::Turn, principal, AgentName::standard()).with_view(view)
 }
 
 fn names(registry: &Registry) -> Vec<String> {
@@ -162,9 +169,29 @@ fn a_view_hides_tools_from_the_list() {
     registry.register(tool("a", "mcp:x"), nothing).unwrap();
     registry.register(tool("b", "mcp:y"), nothing).unwrap();
     let snapshot = registry.snapshot();
-    let view = crate::view::View::all().only(["mcp:y/*"]);
-    let seen: Vec<_> = snapshot.seen_by(&view).map(|entry| entry.tool.name.as_str()).collect();
+    let scope = scope(Principal::local(), View::all().only(["mcp:y/*"]));
+    let seen: Vec<_> = snapshot.seen_by(&scope).map(|entry| entry.tool.name.as_str()).collect();
     assert_eq!(seen, ["b"]);
+}
+
+#[test]
+fn a_tool_is_seen_by_its_audience_alone() {
+    let registry = Registry::new();
+    let local_alone = Audience::only(|principal| *principal == Principal::local());
+    registry.register(tool("mail", "google").for_audience(local_alone), nothing).unwrap();
+    registry.register(tool("web", "web"), nothing).unwrap();
+
+    let snapshot = registry.snapshot();
+    let check = |principal: Principal, expected: &[&str], nearest: Option<&str>| {
+        let scope = scope(principal, View::all());
+        let seen: Vec<_> = snapshot.seen_by(&scope).map(|entry| &*entry.tool.name).collect();
+        assert_eq!(seen, expected, "{scope:?}");
+        assert_eq!(snapshot.nearest("mial", &scope), nearest, "{scope:?}");
+        let subject = snapshot.find("mail").unwrap().subject();
+        assert_eq!(scope.sees(&subject), nearest.is_some(), "{scope:?}");
+    };
+    check(Principal::local(), &["mail", "web"], Some("mail"));
+    check(Principal::claimed("local"), &["web"], None);
 }
 
 /// A tool that is called otherwise here than where it is from is seen as what it is there.
@@ -180,7 +207,8 @@ fn a_view_goes_by_what_a_tool_is_and_not_by_what_it_is_called() {
     let offers = |digest| vec![offer("delete_repo", digest), offer("create_issue", digest)];
     let seen = |view: View| -> Vec<String> {
         let snapshot = registry.snapshot();
-        snapshot.seen_by(&view).map(|entry| entry.tool.name.clone()).collect()
+        let scope = scope(Principal::local(), view);
+        snapshot.seen_by(&scope).map(|entry| entry.tool.name.clone()).collect()
     };
 
     // The second time the tools are the same, and one digest is another.

@@ -4,8 +4,9 @@ use toolbus_wire::name::AgentName;
 use super::*;
 use crate::call::{Call, Outcome};
 use crate::registry::Offer;
-use crate::scope::{Door, Principal, Scope};
-use crate::{Invoker, ProviderSpecs};
+use crate::scope::{Door, Principal};
+use crate::view::View;
+use crate::{Audience, Invoker, ProviderSpecs};
 
 struct Stage(Invoker);
 
@@ -158,6 +159,17 @@ async fn only_what_the_scope_sees_is_found_or_counted() {
     assert_eq!(answer(only(), "issue").await, "no tools match 'issue'");
     let nothing = View::all().only(["tools/*"]);
     assert_eq!(answer(nothing, "issue").await, "no tools registered");
+}
+
+#[tokio::test]
+async fn what_is_there_for_others_is_not_found_or_counted() {
+    let local_alone = Audience::only(|principal| *principal == Principal::local());
+    let stage = Stage::new([ping().for_audience(local_alone)]);
+    assert!(stage.text(json!({"query": "ping"})).await.starts_with("1 tool for 'ping':"));
+    let scope = Scope::new(Door::Bus, Principal::claimed("local"), AgentName::standard());
+    let call = Call::by_name(&Arc::new(scope), NAME, json!({"query": "ping"})).unwrap();
+    let output = stage.0.invoke(call).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("no tools registered"));
 }
 
 #[tokio::test]

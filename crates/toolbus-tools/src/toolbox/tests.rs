@@ -1,11 +1,14 @@
 use serde_json::json;
+use toolbus_wire::name::AgentName;
 
 use super::*;
 use crate::call::{Invocation, Output};
 use crate::registry::{Offer, Registry};
+use crate::scope::{Door, Principal};
 use crate::tool::Tool;
 use crate::tool_kind::ProviderSpecs;
 use crate::tool_spec::{FunctionSpec, ProviderSpec};
+use crate::view::View;
 
 fn nothing(_: Invocation) -> std::future::Ready<Result<Output, crate::CallError>> {
     std::future::ready(Ok(Output::default()))
@@ -312,7 +315,8 @@ fn a_view_bounds_a_toolbox() {
     for name in ["b", "a"] {
         registry.register(local(name), nothing).unwrap();
     }
-    let seen = View::all().only(["test/a"]);
-    assert_eq!(Toolbox::of(&registry.snapshot(), &View::all()).names(), ["b", "a"]);
-    assert_eq!(Toolbox::of(&registry.snapshot(), &seen).names(), ["a"]);
+    let scope = Scope::new(Door::Turn, Principal::local(), AgentName::standard());
+    assert_eq!(Toolbox::of(&registry.snapshot(), &scope).names(), ["b", "a"]);
+    let scope = scope.with_view(View::all().only(["test/a"]));
+    assert_eq!(Toolbox::of(&registry.snapshot(), &scope).names(), ["a"]);
 }

@@ -162,6 +162,7 @@ impl Executor for TestTool {
             definition: None,
             annotations: Annotations { read_only, idempotent: read_only },
             risk: Risk::Medium,
+            audience: Default::default(),
         }))
     }
 }

@@ -3,8 +3,9 @@
 use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Map, Value, json};
+use toolbus_config::{ConfiguredAddress, MASK};
 use toolbus_mcp::ServerName;
-use toolbus_mcp::config::is_credential_name;
+use toolbus_mcp::config::{is_credential_name, is_reference, mask_arguments};
 use toolbus_runtime::service::Context;
 use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_vault::{CredentialPlace, LazyVault};
@@ -15,8 +16,26 @@ use crate::secret_input::{self, SecretInputError};
 use crate::settings::Settings;
 use crate::state;
 
-/// What stands in the place of a secret.
-const MASK: &str = "***";
+/// Members that are shown as they are: no secret has its place there.
+const SHOWN_MEMBERS: [&str; 15] = [
+    "type",
+    "command",
+    "cwd",
+    "envFile",
+    "sandbox",
+    "disabled",
+    "allowedTools",
+    "deniedTools",
+    "timeout",
+    "timeoutMs",
+    "toolTimeoutMs",
+    "startupTimeoutMs",
+    "toolChanges",
+    "session",
+    "registeredBy",
+];
+/// Those of `auth`.
+const SHOWN_AUTH_MEMBERS: [&str; 4] = ["type", "clientId", "scopes", "redirectPort"];
 /// What the names of secrets have in them.
 const SECRET_NAMES: [&str; 4] = ["TOKEN", "KEY", "SECRET", "PASSWORD"];
 /// Longest line that is read, in bytes.
@@ -30,36 +49,81 @@ struct Variable {
     is_optional: bool,
 }
 
-/// The entry of a server in one line.
+/// The entry of a server in one line, without what is secret.
 pub(super) fn describe(entry: &Value) -> String {
     if let Some(url) = entry["url"].as_str() {
-        return url.to_owned();
+        return shown_address(url);
     }
-    let arguments = entry["args"].as_array().into_iter().flatten();
-    let words = std::iter::once(&entry["command"]).chain(arguments);
-    words.filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+    let words = entry["command"].as_str().map(str::to_owned).into_iter();
+    words.chain(mask_arguments(&arguments_of(entry))).collect::<Vec<_>>().join(" ")
 }
 
-/// The same entry without what is secret: values of variables with such names, all headers, and
-/// what shows a server who asks. References to variables and credentials stay.
+/// The same entry without what is secret: values of variables and headers, user info and queries of
+/// addresses, credentials among arguments, what shows a server who asks, and members that are not
+/// known. References to variables and credentials stay.
 pub(super) fn masked(mut entry: Value) -> Value {
-    let mask = |value: &mut Value| {
-        if value.as_str().is_some_and(|text| !is_reference(text)) {
-            *value = json!(MASK);
-        }
+    let arguments = mask_arguments(&arguments_of(&entry));
+    let Some(members) = entry.as_object_mut() else {
+        mask(&mut entry);
+        return entry;
     };
-    let variables = entry.get_mut("env").and_then(Value::as_object_mut);
-    for (_, value) in variables.into_iter().flatten().filter(|(name, _)| is_secret(name)) {
-        mask(value);
-    }
-    let headers = entry.get_mut("headers").and_then(Value::as_object_mut);
-    headers.into_iter().flatten().for_each(|(_, value)| mask(value));
-    let auth = entry.get_mut("auth").and_then(Value::as_object_mut);
-    let is_shown = |name: &str| matches!(name, "type" | "issuer" | "clientId" | "scopes");
-    for (_, value) in auth.into_iter().flatten().filter(|(name, _)| !is_shown(name)) {
-        mask(value);
+    for (name, value) in members {
+        match name.as_str() {
+            "env" | "headers" => mask_members(value, &[]),
+            "auth" => mask_members(value, &SHOWN_AUTH_MEMBERS),
+            "url" => mask_address(value),
+            "args" => *value = json!(arguments),
+            name if SHOWN_MEMBERS.contains(&name) => {}
+            _ => mask(value),
+        }
     }
     entry
+}
+
+/// The arguments of a program. What is no text is none.
+fn arguments_of(entry: &Value) -> Vec<String> {
+    let arguments = entry["args"].as_array().into_iter().flatten();
+    arguments.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Masks all members but these. Of the address of an issuer the rest is shown.
+fn mask_members(value: &mut Value, shown: &[&str]) {
+    let Some(members) = value.as_object_mut() else {
+        mask(value);
+        return;
+    };
+    for (name, value) in members.iter_mut().filter(|(name, _)| !shown.contains(&name.as_str())) {
+        match name.as_str() {
+            "issuer" if !shown.is_empty() => mask_address(value),
+            _ => mask(value),
+        }
+    }
+}
+
+fn mask_address(value: &mut Value) {
+    match value.as_str().map(shown_address) {
+        Some(shown) => *value = json!(shown),
+        None => mask(value),
+    }
+}
+
+fn mask(value: &mut Value) {
+    let is_shown = match value {
+        Value::Null | Value::Bool(_) => true,
+        Value::String(text) => is_reference(text),
+        _ => false,
+    };
+    if !is_shown {
+        *value = json!(MASK);
+    }
+}
+
+/// An address as it is shown. Defaults of references (`${NAME:-TEXT}`) may be anything.
+fn shown_address(url: &str) -> String {
+    match url.contains("${") && url.contains(":-") {
+        true => MASK.to_owned(),
+        false => ConfiguredAddress::from(url).to_string(),
+    }
 }
 
 /// Makes an entry of what a person says, and asks for what is missing. Values that are asked for
@@ -198,13 +262,6 @@ async fn ask(
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_NAMES.iter().any(|part| name.contains(part))
-}
-
-/// Whether a value is one reference to what stands elsewhere.
-fn is_reference(text: &str) -> bool {
-    text.strip_prefix("${")
-        .and_then(|rest| rest.strip_suffix('}'))
-        .is_some_and(|name| !name.contains(['{', '}']) && !name.contains(":-"))
 }
 
 #[cfg(test)]

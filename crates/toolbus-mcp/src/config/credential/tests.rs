@@ -51,3 +51,21 @@ fn arguments_that_hold_credentials() {
         find_in_arguments(&arguments).iter().map(|secret| secret.expose().to_owned()).collect();
     assert_eq!(found, ["abcdef", "ghijkl"]);
 }
+
+#[test]
+fn arguments_are_shown_without_credentials() {
+    let check = |arguments: &[&str], expected: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+        assert_eq!(mask_arguments(&arguments), expected);
+    };
+    check(&["-y", "server", "--port", "80", "/data"], &["-y", "server", "--port", "80", "/data"]);
+    check(&["--token", "s", "--api-key=s", "--x"], &["--token", "***", "--api-key=***", "--x"]);
+    check(&["--token", "${T}", "--key=${vault:K}"], &["--token", "${T}", "--key=${vault:K}"]);
+    check(&["--token", "${T:-s}", "a1b2c3d4e5f6a7b8c9"], &["--token", "***", "***"]);
+    check(&["-e", "API_KEY=s", "-e", "LEVEL=x"], &["-e", "API_KEY=***", "-e", "LEVEL=x"]);
+    check(&["--header", "Authorization: Bearer s"], &["--header", "Authorization:***"]);
+    check(&["https://u:s@h/sse?key=s"], &["https://***@h/sse?key=***"]);
+    check(&["-e", "DB=postgres://u:s@h/x"], &["-e", "DB=postgres://***@h/x"]);
+    check(&["--key-file", "/run/secrets/key"], &["--key-file", "/run/secrets/key"]);
+    check(&["--key", "https://h/s"], &["--key", "***"]);
+}

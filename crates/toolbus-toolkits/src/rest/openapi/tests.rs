@@ -3,7 +3,6 @@
 use toolbus_testkit::memory::peak_bytes;
 
 use super::*;
-use crate::rest::AuthType;
 
 fn document() -> Value {
     json!({
@@ -70,7 +69,7 @@ fn operations_become_endpoints() {
     assert_eq!(names, ["pets_show_by_id", "replacePet", "DELETE_pets_petId"]);
 
     let show = &all[0];
-    assert_eq!(show.url_template, "https://eu.api.example/v1/pets/{petId}{?fields*,ids}");
+    assert_eq!(show.url_template.expose(), "https://eu.api.example/v1/pets/{petId}{?fields*,ids}");
     assert_eq!((show.description.as_str(), show.method), ("Shows a pet", RestMethod::Get));
     let schema: Value =
         serde_json::from_str(show.parameters_schema.as_deref().expect("one")).expect("JSON");
@@ -123,7 +122,8 @@ fn operations_are_chosen_and_called_as_options_say() {
     let found = endpoints(&options);
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].name, "pets_replacePet");
-    assert_eq!(found[0].url_template, "http://127.0.0.1:9/base/pets/{petId}");
+    assert_eq!(found[0].url_template.expose(), "http://127.0.0.1:9/base/pets/{petId}");
+    assert_eq!(found[0].origin.as_deref(), Some("http://127.0.0.1:9"));
     assert!(found[0].internal && found[0].auth_type == AuthType::ApiKey);
     assert_eq!(found[0].api_key_header, "X-Pets");
 
@@ -131,6 +131,57 @@ fn operations_are_chosen_and_called_as_options_say() {
         OpenApiDocument { operations: Some(vec!["no".into()]), ..OpenApiDocument::default() };
     let error = import(&document(), &unknown).expect_err("refused");
     assert_eq!(error, ImportError::UnknownOperation("no".into()));
+}
+
+#[test]
+fn a_path_makes_no_other_host() {
+    let options = OpenApiDocument {
+        server: Some("https://api.example".parse().expect("a URL")),
+        ..OpenApiDocument::default()
+    };
+    for path in ["", "x", ".evil.example/x", "31/x", ":31/x", "@evil.example/", "?x", "{?x}"] {
+        let mut document = document();
+        document["paths"] = json!({path: {"get": {"operationId": "a"}}});
+        let error = import(&document, &options).expect_err(path).to_string();
+        assert!(error.ends_with("its path does not begin with '/'"), "{path}: {error}");
+    }
+    let mut document = document();
+    document["paths"] = json!({"//evil.example/x": {"get": {"operationId": "a"}}});
+    let found = import(&document, &options).expect("it stays at the host");
+    let url = found[0].template().expect("a template").expand(&Map::new()).expect("a URL");
+    assert_eq!(url.host_str(), Some("api.example"));
+}
+
+#[test]
+fn a_credential_goes_to_one_origin_whatever_an_operation_says() {
+    let mut document = document();
+    let item = &mut document["paths"]["/pets/{petId}"];
+    item["get"]["servers"] = json!([{"url": "https://files.example"}]);
+    let with_key = OpenApiDocument {
+        auth_type: AuthType::Bearer,
+        auth_env_var: Some("PETS_KEY".into()),
+        ..OpenApiDocument::default()
+    };
+    let error = import(&document, &with_key).expect_err("refused").to_string();
+    assert!(error.contains("it is not at https://eu.api.example, where"), "{error}");
+    let others =
+        OpenApiDocument { operations: Some(vec!["replacePet".into()]), ..with_key.clone() };
+    let found = import(&document, &others).expect("it is at the origin");
+    assert_eq!(found[0].origin.as_deref(), Some("https://eu.api.example"));
+
+    // The settings say where all of them are.
+    let server = Some("https://own.example:8443/v2".parse().expect("a URL"));
+    let named = OpenApiDocument { server, ..with_key.clone() };
+    for endpoint in import(&document, &named).expect("it can be imported") {
+        assert_eq!(endpoint.origin.as_deref(), Some("https://own.example:8443"));
+        assert!(endpoint.url_template.expose().starts_with("https://own.example:8443/v2/pets/"));
+    }
+    // Without a credential a document may have several.
+    let found = import(&document, &OpenApiDocument::default()).expect("it can be imported");
+    assert!(found[0].url_template.expose().starts_with("https://files.example/"));
+    document["servers"] = json!([]);
+    let error = import(&document, &with_key).expect_err("refused").to_string();
+    assert!(error.contains("no server"), "{error}");
 }
 
 #[test]

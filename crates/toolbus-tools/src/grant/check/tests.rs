@@ -54,6 +54,7 @@ fn permit_of(principal: Principal, secret: &str) -> Permit {
         definition: None,
         annotations: Annotations::default(),
         risk: Risk::High,
+        audience: Default::default(),
     };
     let scope = Scope::new(Door::Mcp, principal, AgentName::standard());
     Permit::new(&subject, &scope, Some(&key(secret)))

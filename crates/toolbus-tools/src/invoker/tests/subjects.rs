@@ -4,9 +4,11 @@ use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::*;
 use crate::artifact::{ReadReferences, replace_references};
+use crate::audience::Audience;
 use crate::budget::Budget;
 use crate::gate::{Gate, Passage, Verdict};
 use crate::id::ToolId;
+use crate::lineage::Lineage;
 use crate::policy::{ApprovalDemand, Decision, PolicyRequest};
 use crate::registry::{Offer, ToolEntry};
 use crate::subject::Subject;
@@ -35,6 +37,7 @@ impl Executor for Gateway {
             definition: None,
             annotations: Annotations::default(),
             risk: Risk::High,
+            audience: Default::default(),
         }))
     }
 }
@@ -375,7 +378,52 @@ fn read_of(name: &str) -> Subject {
         definition: None,
         annotations: Annotations { read_only: true, idempotent: true },
         risk: Risk::Low,
+        audience: Default::default(),
     }
+}
+
+/// Whatever the policy allows, and also behind a call that others may make.
+#[tokio::test]
+async fn a_tool_is_run_for_its_audience_alone() {
+    let registry = Registry::new();
+    let read = |_: Invocation| ready(Ok(Output::text("a mail")));
+    let local_alone = Audience::only(|principal| *principal == Principal::local());
+    let mail = Tool::new("read_mail", "", "google").read_only().for_audience(local_alone);
+    registry.register(mail, read).unwrap();
+    let relay = |call: Invocation| async move {
+        let scope = Arc::new(call.calls.scope(Door::Chain)?);
+        call.calls.call(&scope, name("read_mail"), json!({})).await
+    };
+    registry.register(Tool::new("relay", "", "test"), relay).unwrap();
+    let invoker = Invoker::new(Arc::new(registry));
+
+    let local = Scope::new(Door::CommandLine, Principal::local(), AgentName::standard());
+    // What goes on after the call, in whichever process, is still of the same principal.
+    let later = |scope: &Scope| {
+        let (principal, agent) = (scope.principal.clone(), scope.agent.clone());
+        Lineage::of(scope).restore(principal, agent, None, Budget::unlimited()).unwrap()
+    };
+    for tool in ["read_mail", "relay"] {
+        for scope in [local.clone(), later(&local)] {
+            let call = Call { tool: name(tool), ..call_in(scope, json!({})) };
+            let output = invoker.invoke(call).await.unwrap();
+            assert_eq!(output.content.as_deref(), Some("a mail"), "{tool}");
+        }
+        for scope in [scope(), later(&scope())] {
+            let call = Call { tool: name(tool), ..call_in(scope, json!({})) };
+            let error = invoker.invoke(call).await.unwrap_err();
+            assert_eq!(error.code, ErrorCode::ToolNotFound, "{tool}: {error}");
+            assert!(!error.message.contains("Did you mean"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_subject_is_not_there_for_those_outside_its_audience() {
+    let invoker = gateway().build();
+    let subject = Subject { audience: Audience::only(|_| false), ..read_of("resources/read") };
+    let refused = invoker.admit(read_in(scope()), subject).await;
+    assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::ToolNotFound));
 }
 
 #[tokio::test]
