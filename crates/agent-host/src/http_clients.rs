@@ -128,6 +128,7 @@ async fn find_token(
                     "{name} is in the vault, and there is none: set vault.key_file"
                 ));
             };
+
             match vault.find(VAULT_PROVIDER, &name).await {
                 Ok(Some(token)) => Ok(token.as_str().to_owned()),
                 Ok(None) => Err(format!(

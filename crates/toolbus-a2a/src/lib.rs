@@ -42,9 +42,9 @@
 //! to the bus; [`HttpServer::new`] once there is a [`Worker`], by its [`Worker::intake`]. The
 //! [`HttpServer::router`] is served alone or merged with the one of `toolbus-http`: its paths are
 //! [`RPC_PATH`] and `/.well-known/agent-card.json`. Its server may have
-//! [`HttpServerConfig::connections_max`] connections, and has limits of its own for headers; it puts
-//! the address of its client into the extensions of each request, as a `SocketAddr`, or the names of
-//! this machine are refused.
+//! [`HttpServerConfig::connections_max`] connections, and has limits of its own for headers. It
+//! puts the address of its client into the extensions of each request, as a `SocketAddr`, or the
+//! names of this machine are refused.
 //!
 //! *Work*: a [`Task`] of a client over HTTP has a [`Task::client`], which is the principal of its
 //! scope, in place of `claimed:AGENT/a2a`; its [`Task::caller`] is no name of an agent, and is

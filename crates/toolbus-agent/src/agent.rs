@@ -1,13 +1,11 @@
 //! What runs a session: it asks the model, makes the calls, and writes down what happens.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval_at};
@@ -30,9 +28,10 @@ use tracing::Instrument as _;
 use crate::context::ContextBuilder;
 use crate::conversation::{ANSWERS_BREAK, Effect, Event, TurnEnd};
 use crate::notices::{Inbox, Notice, Noticed, Posted, TurnsUnderWay};
+use crate::people::PeopleServed;
 use crate::runs::{RunWork, Runs};
 use crate::sessions::{
-    EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions, is_inner,
+    EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions,
 };
 use crate::spans::turn_span;
 
@@ -43,41 +42,6 @@ pub struct Agent {
     people: PeopleServed,
     turns: TurnsUnderWay,
     runs: Runs,
-}
-
-/// How many turns of people are under way, by who they are.
-#[derive(Clone, Default)]
-struct PeopleServed(Arc<Mutex<HashMap<Principal, usize>>>);
-
-/// A turn of a person, for as long as this lives.
-struct Serving<'a> {
-    people: &'a PeopleServed,
-    principal: &'a Principal,
-}
-
-impl PeopleServed {
-    /// Counts the turn of a scope, where it is a person's: nobody talks in that of a subagent.
-    fn begin<'a>(&'a self, scope: &'a Scope) -> Option<Serving<'a>> {
-        let is_inner = scope.session.as_ref().is_some_and(is_inner);
-        if scope.door != Door::Turn || is_inner {
-            return None;
-        }
-        let principal = &scope.principal;
-        *self.0.lock().entry(principal.clone()).or_default() += 1;
-        Some(Serving { people: self, principal })
-    }
-}
-
-impl Drop for Serving<'_> {
-    fn drop(&mut self) {
-        let mut people = self.people.0.lock();
-        if let Some(turns) = people.get_mut(self.principal) {
-            *turns -= 1;
-            if *turns == 0 {
-                people.remove(self.principal);
-            }
-        }
-    }
 }
 
 /// What an agent works with.
@@ -190,7 +154,7 @@ impl Agent {
     /// Whether a turn of this principal is under way in this process that nobody scheduled.
     #[must_use]
     pub fn is_serving(&self, principal: &Principal) -> bool {
-        self.people.0.lock().contains_key(principal)
+        self.people.is_serving(principal)
     }
 
     /// The sessions.

@@ -14,6 +14,7 @@ pub mod spans;
 mod bus_users;
 mod history;
 mod notices;
+mod people;
 mod runs;
 mod tool_lists;
 
