@@ -3,6 +3,10 @@
 //! A write is told apart by its tool and its arguments, and the second of two that are the same by
 //! its number. It is written down before it begins and again with its result. One that began and
 //! has no result may have been made, so it is not made again either: the chain gets an error.
+//!
+//! A result is given without a gate, so a journal is for those alone for whom the gates let the
+//! call pass: the same owner, by the same doors, with the same view. Of another lineage, rules may
+//! refuse the call, or ask somebody first.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,6 +16,7 @@ use serde_json::{Value, json};
 use toolbus_artifacts::ArtifactOwner;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{Error, LazyStore};
+use toolbus_tools::Scope;
 use toolbus_tools::canonical::{canonical_text, sha256_hex};
 use toolbus_wire::clock::unix_now;
 use toolbus_wire::envelope::new_id;
@@ -25,18 +30,33 @@ const RESULT_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Journal {
     store: LazyStore,
     owner: String,
+    /// The digest of its doors and its view.
+    lineage: String,
     name: String,
     /// How often each write has come so far in this run.
     repetitions: Mutex<HashMap<String, i64>>,
 }
 
 /// A write of a chain.
+#[derive(Debug)]
 pub(crate) struct JournalEntry {
     digest: String,
     repetition: i64,
 }
 
+/// Whose a journal is, for who asks for an earlier run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JournalOwnership {
+    /// There is none of this name and owner, or nothing is in it.
+    Missing,
+    /// It is of a chain that came through other doors, or saw other tools.
+    OtherLineage,
+    /// It is this chain's to go on with.
+    Own,
+}
+
 /// What is known of a write.
+#[derive(Debug)]
 pub(crate) enum Known {
     /// It was not made before, and may be made now.
     New(JournalEntry),
@@ -47,11 +67,16 @@ pub(crate) enum Known {
 }
 
 impl Journal {
-    /// The journal of this name, which an earlier run has written, or a new one.
-    pub(crate) fn new(store: LazyStore, owner: &ArtifactOwner, name: Option<String>) -> Self {
-        let name = name.unwrap_or_else(|| format!("chain_{}", new_id()));
-        let repetitions = Mutex::default();
-        Self { store, owner: owner.as_str().to_owned(), name, repetitions }
+    /// The journal of this name, which an earlier run has written, or a new one, for calls in this
+    /// scope.
+    pub(crate) fn new(store: LazyStore, scope: &Scope, name: Option<String>) -> Self {
+        Self {
+            store,
+            owner: ArtifactOwner::of(scope).as_str().to_owned(),
+            lineage: lineage_digest(scope),
+            name: name.unwrap_or_else(|| format!("chain_{}", new_id())),
+            repetitions: Mutex::default(),
+        }
     }
 
     /// What it is asked for by.
@@ -64,16 +89,21 @@ impl Journal {
         !self.repetitions.lock().is_empty()
     }
 
-    /// Whether there is anything in it, for who asks for an earlier run.
-    pub(crate) async fn exists(&self) -> Result<bool, Error> {
+    /// Whose it is. One from before lineages were kept is of the first that writes in it.
+    pub(crate) async fn ownership(&self) -> Result<JournalOwnership, Error> {
         let found = sqlx::query(
-            "SELECT 1 AS one FROM chains_journals WHERE journal = $1 AND owner = $2 LIMIT 1",
+            "SELECT lineage FROM chains_journals WHERE journal = $1 AND owner = $2
+             ORDER BY lineage DESC LIMIT 1",
         )
         .bind(&self.name)
         .bind(&self.owner)
         .fetch_optional(self.store.open().await?.readers())
         .await?;
-        Ok(found.is_some())
+        let Some(row) = found else { return Ok(JournalOwnership::Missing) };
+
+        let lineage: String = row.try_get("lineage")?;
+        let is_own = lineage.is_empty() || lineage == self.lineage;
+        Ok(if is_own { JournalOwnership::Own } else { JournalOwnership::OtherLineage })
     }
 
     /// Looks a write up, and writes down that it begins where it is new.
@@ -87,6 +117,7 @@ impl Journal {
         };
 
         let (journal, owner, key) = (self.name.clone(), self.owner.clone(), digest.clone());
+        let lineage = self.lineage.clone();
         let store = self.store.open().await?;
         let found = store
             .write(move |transaction| {
@@ -94,13 +125,15 @@ impl Journal {
                     let now = transaction.now_ms().await?;
                     let connection = transaction.connection();
                     let new = sqlx::query(
-                        "INSERT INTO chains_journals (journal, digest, repetition, owner, began_ms)
-                         VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+                        "INSERT INTO chains_journals
+                             (journal, digest, repetition, owner, lineage, began_ms)
+                         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
                     )
                     .bind(&journal)
                     .bind(&key)
                     .bind(repetition)
                     .bind(&owner)
+                    .bind(&lineage)
                     .bind(now)
                     .execute(&mut *connection)
                     .await?;
@@ -109,12 +142,14 @@ impl Journal {
                     }
                     let row = sqlx::query(
                         "SELECT result FROM chains_journals
-                         WHERE journal = $1 AND digest = $2 AND repetition = $3 AND owner = $4",
+                         WHERE journal = $1 AND digest = $2 AND repetition = $3 AND owner = $4
+                             AND lineage IN ($5, '')",
                     )
                     .bind(&journal)
                     .bind(&key)
                     .bind(repetition)
                     .bind(&owner)
+                    .bind(&lineage)
                     .fetch_optional(connection)
                     .await?;
                     let result: Option<String> = match row {
@@ -189,6 +224,12 @@ impl Journal {
     }
 }
 
+/// What decides, beside the owner, which calls the gates let pass: the doors and the view.
+fn lineage_digest(scope: &Scope) -> String {
+    let parts = json!({"doors": scope.doors, "view": scope.view.steps()});
+    sha256_hex(&canonical_text(&parts))
+}
+
 /// Deletes journals that nobody needs any more.
 pub(crate) async fn sweep(store: &LazyStore) -> Result<(), Error> {
     let before = unix_now().saturating_sub(JOURNAL_TTL).as_millis();
@@ -207,3 +248,6 @@ pub(crate) async fn sweep(store: &LazyStore) -> Result<(), Error> {
         })
         .await
 }
+
+#[cfg(test)]
+mod tests;

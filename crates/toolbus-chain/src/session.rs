@@ -264,6 +264,7 @@ impl ChainSession {
 
         let entry = match journal.begin(tool, &arguments).await {
             Ok(Known::New(entry)) => entry,
+            // The gates let this owner make it, by these doors and with this view.
             Ok(Known::Made(result)) => return (recorded_status(&result), result),
             Ok(Known::Unknown) => {
                 let error = CallError::new(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
-use toolbus_artifacts::{ArtifactOwner, Artifacts};
+use toolbus_artifacts::Artifacts;
 use toolbus_bus::{Asker, Deadline};
 use toolbus_scripts::{ChannelScript, ScriptClient};
 use toolbus_store::LazyStore;
@@ -15,13 +15,13 @@ use toolbus_tools::budget::BudgetLimits;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::tool::Risk;
-use toolbus_tools::{ArtifactReach, ArtifactSet, Door, Executor, Guide, Tool};
+use toolbus_tools::{ArtifactReach, ArtifactSet, Door, Executor, Guide, Scope, Tool};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::script::{ScriptInvokeResponse, ScriptQuestion, ScriptReason};
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 
 use crate::config::ChainPolicy;
-use crate::journal::{self, Journal};
+use crate::journal::{self, Journal, JournalOwnership};
 use crate::report::{ChainRunResult, ChainStatus};
 use crate::session::{ChainSession, EndOnDrop, SessionDeps};
 
@@ -201,13 +201,12 @@ impl ToolChain {
         let mut scope = scope.with_budget(budget);
 
         let given = named_artifacts(&call.arguments, &call.scope.artifacts)?;
-        let owner = ArtifactOwner::of(&scope);
         scope.artifacts = ArtifactReach::Only(given);
 
         let asked = call.arguments.get("journal").and_then(Value::as_str);
         let is_dry_run = call.arguments.get("dry_run").and_then(Value::as_bool).unwrap_or(false);
         let journal = match (&deps.store, asked) {
-            (Some(store), asked) => Some(open_journal(store, &owner, asked).await?),
+            (Some(store), asked) => Some(open_journal(store, &scope, asked).await?),
             (None, Some(_)) => {
                 let text = "this agent keeps no state, and so no journals";
                 return Err(CallError::invalid_arguments(text));
@@ -243,27 +242,36 @@ async fn time_out(session: &ChainSession, timeout: Duration) {
 
 async fn open_journal(
     store: &LazyStore,
-    owner: &ArtifactOwner,
+    scope: &Scope,
     asked: Option<&str>,
 ) -> Result<Journal, CallError> {
-    let journal = Journal::new(store.clone(), owner, asked.map(str::to_owned));
+    let journal = Journal::new(store.clone(), scope, asked.map(str::to_owned));
     if asked.is_none() {
         return Ok(journal);
     }
-
-    let exists = journal.exists().await.map_err(|error| {
-        tracing::warn!(error = &error as &dyn std::error::Error, "a journal cannot be read");
-        CallError::execution_failed("the journals of chains cannot be read")
-    })?;
-    if !exists {
-        let text = format!("there is no journal '{}' here", journal.name());
-        return Err(CallError::invalid_arguments(text));
-    }
-
+    // First: of one that is too old, no write is known any more.
     if let Err(error) = journal::sweep(store).await {
         tracing::warn!(error = &error as &dyn std::error::Error, "old journals stay");
     }
-    Ok(journal)
+
+    let ownership = journal.ownership().await.map_err(|error| {
+        tracing::warn!(error = &error as &dyn std::error::Error, "a journal cannot be read");
+        CallError::execution_failed("the journals of chains cannot be read")
+    })?;
+    let name = journal.name();
+    match ownership {
+        JournalOwnership::Own => Ok(journal),
+        JournalOwnership::Missing => {
+            Err(CallError::invalid_arguments(format!("there is no journal '{name}' here")))
+        }
+        JournalOwnership::OtherLineage => Err(CallError::new(
+            ErrorCode::Denied,
+            format!(
+                "the journal '{name}' is of a program that came through other doors, or saw other \
+                 tools: without it, this one would repeat what that one has changed"
+            ),
+        )),
+    }
 }
 
 /// The artifacts that the text of a program names, of those that its caller may refer to. No other

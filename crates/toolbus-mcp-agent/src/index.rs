@@ -15,6 +15,7 @@ use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
 use toolbus_wire::{ErrorCode, Topic, topic};
 
 use crate::resolve::find_exact_server;
+use crate::server_name::{LENGTH_MAX, RESERVED, imitates_others};
 
 /// Most servers that are known; a bridge that announces more is not believed.
 const SERVERS_MAX: usize = 1_000;
@@ -70,12 +71,14 @@ pub(crate) struct IndexedServer {
 
 impl Index {
     /// Takes an announcement in: removals first, then what is new or has changed. Names are alike
-    /// without regard to case. `follow` sees what is known then, before anybody who waits does.
+    /// without regard to case. A server whose tools would have ids as others have is passed over.
+    /// `follow` sees what is known then, before anybody who waits does.
     pub(crate) fn apply(
         &self,
-        announcement: McpServersIndexed,
+        mut announcement: McpServersIndexed,
         follow: impl FnOnce(&[McpServerSummary]),
     ) {
+        leave_out_imitations(&mut announcement);
         let mut known = self.known.lock();
         known.revision += 1;
         known.take_in(announcement);
@@ -263,6 +266,26 @@ impl KnownServers {
         }
         true
     }
+}
+
+/// Leaves out servers whose tools would have ids as others have, with one warning for all of them:
+/// whoever is on the bus can announce any name.
+fn leave_out_imitations(announcement: &mut McpServersIndexed) {
+    let names = announcement.servers.iter().map(|server| &server.server_name);
+    let mut imitations = names.filter(|name| imitates_others(name));
+    let Some(first) = imitations.next() else { return };
+    let first: String = first.chars().take(LENGTH_MAX).collect();
+    let left_out = 1 + imitations.count();
+    announcement.servers.retain(|server| !imitates_others(&server.server_name));
+
+    tracing::warn!(
+        bridge = announcement.bridge.as_deref(),
+        server = first,
+        left_out,
+        "passed over announced servers: no server is called {}, in any spelling, or has a '/' or a \
+         control character in its name",
+        RESERVED.join(" or ")
+    );
 }
 
 /// What a server is known by: names are alike without regard to case.

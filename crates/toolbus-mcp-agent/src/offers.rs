@@ -95,8 +95,9 @@ impl Offers {
     }
 }
 
-/// Who provides these tools, in the registry.
-const PROVIDER: &str = "mcp:offers";
+/// Who provides these tools, in the registry. No server is called so:
+/// [`RESERVED`](crate::server_name::RESERVED).
+pub(crate) const PROVIDER: &str = "mcp:offers";
 const GET_PROMPT: &str = "mcp_get_prompt";
 const LIST_RESOURCES: &str = "mcp_list_resources";
 const READ_RESOURCE: &str = "mcp_read_resource";

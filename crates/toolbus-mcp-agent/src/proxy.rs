@@ -83,7 +83,11 @@ impl InvokeTool {
         arguments: Value,
         call: Invocation,
     ) -> Result<Output, CallError> {
-        check_target(&self.index, &call, server, Some(tool))?;
+        let checked = check_target(&self.index, &call, server, Some(tool));
+        checked.map_err(|error| match error.code {
+            ErrorCode::ToolNotFound if call.scope.view.is_all() => self.with_hint(server, error),
+            _ => error,
+        })?;
 
         let asked = call.context.deadline.asked();
         let params = call.params(tool, &arguments);

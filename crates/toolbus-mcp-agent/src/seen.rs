@@ -14,6 +14,7 @@ use toolbus_wire::message::mcp::{McpFeature, McpServerSummary};
 
 use crate::index::Index;
 use crate::resolve::{provider_of, read_subject};
+use crate::server_name::imitates_others;
 
 /// What a view sees of a server: the tools that it sees, and prompts and resources where it sees
 /// the reads of them. `None` where that is nothing.
@@ -91,7 +92,9 @@ pub(crate) fn check_judged(call: &Invocation, named: &ToolId) -> Result<(), Call
 }
 
 /// Refuses a call whose server is known to be away: it would wait in the bridge's queue until its
-/// time is over. In a view of a part, refuses also what is not announced.
+/// time is over. In a view of a part, refuses also what is not announced. A server whose tools have
+/// ids as others have is not there, whichever bridge may have one: what the gates have judged may
+/// be the others.
 pub(crate) fn check_target(
     index: &Index,
     call: &Invocation,
@@ -107,6 +110,10 @@ pub(crate) fn check_target(
     };
     if !call.scope.view.is_all() && !is_announced() {
         return Err(CallError::not_registered(call.subject.id.as_str()));
+    }
+    if imitates_others(server) {
+        let text = format!("MCP server '{server}' is not connected");
+        return Err(CallError::new(ErrorCode::ToolNotFound, text));
     }
 
     if index.is_away(server) {

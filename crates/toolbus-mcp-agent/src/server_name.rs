@@ -6,8 +6,13 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::nearest::loose_form;
+
 /// Longest name, in characters.
 pub const LENGTH_MAX: usize = 64;
+/// Names that no server has: `mcp:NAME` is who provides the agent's own tools for MCP, so the tools
+/// of such a server would have their ids and take their places.
+pub const RESERVED: [&str; 2] = ["management", "offers"];
 
 /// A server's name: `[A-Za-z0-9][A-Za-z0-9_.-]*`, at most [`LENGTH_MAX`] characters, without `__`.
 ///
@@ -36,6 +41,12 @@ pub enum Error {
     /// `__` separates a server from a tool.
     #[error("a server's name has no \"__\": that stands between a server and its tool")]
     Separator,
+    /// It is one of the [`RESERVED`] names.
+    #[error(
+        "a server's name is not {names}, in any spelling: those are the agent's own",
+        names = RESERVED.join(" or ")
+    )]
+    Reserved,
 }
 
 impl ServerName {
@@ -66,6 +77,15 @@ impl ServerName {
         Ok(Self { text: text.into(), folded: text.to_ascii_lowercase().into() })
     }
 
+    /// The same, for a server that is to be connected: its name is none of the [`RESERVED`] ones.
+    ///
+    /// # Errors
+    /// When it breaks the rule that [`ServerName`] states, or is reserved.
+    pub fn parse_unreserved(text: &str) -> Result<Self, Error> {
+        let name = Self::parse(text)?;
+        if is_reserved(text) { Err(Error::Reserved) } else { Ok(name) }
+    }
+
     /// The name as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -82,20 +102,35 @@ impl ServerName {
     /// `web-1` and `web_l`, `Mail` and `MaiI`.
     #[must_use]
     pub fn looks_like(&self, other: &Self) -> bool {
-        self == other || self.skeleton() == other.skeleton()
+        self == other || skeleton(&self.text) == skeleton(&other.text)
     }
+}
 
-    /// One text for all names that look alike.
-    fn skeleton(&self) -> String {
-        let looks = |c: char| match c {
-            '_' | '.' | '-' => '-',
-            '1' | 'I' | 'l' => 'l',
-            '0' | 'O' | 'o' => 'o',
-            c => c.to_ascii_lowercase(),
-        };
-        let skeleton: String = self.text.chars().map(looks).collect();
-        skeleton.replace("rn", "m").replace("vv", "w")
-    }
+/// Whether a name is a [`RESERVED`] one but for its case and what stands between its letters, or
+/// looks like one.
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
+    let folded = loose_form(&skeleton(name));
+    RESERVED.into_iter().any(|reserved| loose_form(&skeleton(reserved)) == folded)
+}
+
+/// Whether tools of a server of this name would have ids as others have. A reserved name is such,
+/// and so is one with a `/`, where the provider ends in an id, or with a control character, which
+/// ids leave out.
+pub(crate) fn imitates_others(name: &str) -> bool {
+    name.contains(|c: char| c == '/' || c.is_control()) || is_reserved(name)
+}
+
+/// One text for all names that look alike.
+fn skeleton(name: &str) -> String {
+    let looks = |c: char| match c {
+        '_' | '.' | '-' => '-',
+        '1' | 'I' | 'l' => 'l',
+        '0' | 'O' | 'o' => 'o',
+        c => c.to_ascii_lowercase(),
+    };
+    let skeleton: String = name.chars().map(looks).collect();
+    skeleton.replace("rn", "m").replace("vv", "w")
 }
 
 impl PartialEq for ServerName {

@@ -21,6 +21,7 @@ use crate::proxy::InvokeTool;
 use crate::resolve::{find_server, provider_of};
 use crate::seen::{seen_summary, sees_read};
 
+/// Who provides the tools. No server is called so: [`RESERVED`](crate::server_name::RESERVED).
 pub(crate) const SOURCE: &str = "mcp:management";
 /// The tool that registers a server.
 pub const REGISTER_SERVER: &str = "mcp_register_server";

@@ -35,9 +35,10 @@ pub(crate) fn subagent_of(session: &SessionId) -> Option<&str> {
 }
 
 /// The scope of a subagent that a call spawns: with the caller's door, so that rules for doors hold
-/// below it, and with an account of its own within the caller's budget. `None`: nested too deep.
+/// below it, and with an account of its own within the caller's budget. It goes on when a chain
+/// that has spawned it is over. `None`: nested too deep.
 pub(crate) fn child_scope(caller: &Scope, call: &CallId, session: SessionId) -> Option<Scope> {
-    let child = caller.child(caller.door, call)?;
+    let child = caller.child(caller.door, call)?.outliving();
     let budget = child.budget.child(BudgetLimits::default());
     let view = subagent_view(&child.view);
     Some(child.with_session(Some(session)).with_budget(budget).with_view(view))

@@ -122,6 +122,9 @@ pub struct Scope {
     pub rules: RulesName,
     /// Fires when all of it is over: every call in it and below it is cancelled.
     pub cancelled: CancellationToken,
+    /// The token of the outermost scope, where this one is within another: what a call starts may
+    /// outlive the chain that made the call, and not the work that the chain belongs to.
+    pub outer: Option<CancellationToken>,
 }
 
 impl Door {
@@ -310,6 +313,7 @@ impl Scope {
             artifacts: ArtifactReach::default(),
             rules: RulesName::default(),
             cancelled: CancellationToken::new(),
+            outer: None,
         }
     }
 
@@ -376,8 +380,17 @@ impl Scope {
             parent: Some(parent.clone()),
             depth,
             cancelled: self.cancelled.child_token(),
+            outer: Some(self.outer.as_ref().unwrap_or(&self.cancelled).clone()),
             ..self.clone()
         })
+    }
+
+    /// The same scope for work that goes on when this one is over: it is cancelled with the
+    /// outermost scope that this one is within, and is the outermost of what it starts itself.
+    #[must_use]
+    pub fn outliving(self) -> Self {
+        let outer = self.outer.as_ref().unwrap_or(&self.cancelled);
+        Self { cancelled: outer.child_token(), outer: None, ..self }
     }
 }
 

@@ -107,7 +107,7 @@ async fn add(
     settings: &Settings,
     context: &Context,
 ) -> Result<String, Failure> {
-    let name = ServerName::parse(&options.server);
+    let name = ServerName::parse_unreserved(&options.server);
     let name = name.map_err(|error| Failure::Misuse(error.to_string()))?;
     // Before anybody is asked for anything.
     let taken = || {

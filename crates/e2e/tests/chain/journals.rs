@@ -1,6 +1,11 @@
 //! Journals and dry runs: 1c.32.
 
+use std::sync::Arc;
+
 use serde_json::json;
+use toolbus_tools::scope::DoorSet;
+use toolbus_tools::{Door, Scope, View};
+use toolbus_wire::ErrorCode;
 
 use super::support::Chains;
 
@@ -40,6 +45,32 @@ async fn a_journal_is_its_sessions() {
     assert_eq!(chains.written.lock().len(), 1);
     // A program that writes nothing has none.
     assert_eq!(chains.run("tools.echo(text='a')").await.result.get("journal"), None);
+}
+
+/// Rules may refuse the write of a program that came through another door: it does not read the
+/// result either.
+#[tokio::test]
+async fn a_journal_is_its_lineages() {
+    let Some(chains) = Chains::open().await else { return };
+    let ran = chains.run("tools.write(n=1)").await;
+    let journal = ran.result["journal"].as_str().unwrap();
+    let arguments = json!({"code": "print(tools.write(n=1).text)", "journal": journal});
+
+    let scope = Scope::clone(&chains.scope("session/a"));
+    let others = [
+        scope.clone().through(DoorSet::of(&[Door::Http])),
+        scope.with_view(View::all().without(["test/another"])),
+    ];
+    for other in others {
+        let called = chains.toolbus.call(&Arc::new(other), "tool_chain", arguments.clone()).await;
+        let error = called.unwrap_err();
+        assert_eq!(error.code, ErrorCode::Denied, "{error:?}");
+        assert!(error.message.contains("through other doors"), "{error:?}");
+    }
+
+    let again = chains.run_with(arguments).await;
+    assert_eq!(again.result["output_text"], "written 1\n");
+    assert_eq!(chains.written.lock().len(), 1);
 }
 
 #[tokio::test]

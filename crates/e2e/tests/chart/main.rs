@@ -162,7 +162,7 @@ fn wrong_values_are_named() {
     check("telemetry.endpoint=collector:4318", "'/telemetry/endpoint'");
     check("networkPolicy.kubernetesApiPorts={https}", "'/networkPolicy/kubernetesApiPorts/0'");
     check("agentHost.clients.tokens.alice=short", "'/agentHost/clients/tokens/alice'");
-    check("agentHost.clients.tokens.a-b=a-token-of-the-tests", "'/agentHost/clients/tokens'");
+    check("agentHost.clients.tokens.a-b=a-token-of-the-tests", "invalid propertyName 'a-b'");
     check("agentHost.clients.anonymous=maybe", "'/agentHost/clients/anonymous'");
     check("unknown=1", "additional properties 'unknown' not allowed");
 }

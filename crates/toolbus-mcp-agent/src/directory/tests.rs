@@ -26,6 +26,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A tool whose schema nobody here takes.
 const OVERSIZED: &str = "huge";
 
+/// Servers whose tools would pass for the agent's own, or take their places.
+const IMITATIONS: [&str; 4] = ["Management", "offers", "man-age.ment", "management/x"];
+
 /// An agent before a bridge with the servers `GitHub` and `notes`, which remembers what it is asked.
 struct Stage {
     bus: Arc<dyn Bus>,
@@ -63,8 +66,11 @@ impl Stage {
 
     /// Has the bridge announce what it has, and waits until that is known.
     async fn announce(&self) {
+        self.announce_servers(vec![github(), notes()]).await;
+    }
+
+    async fn announce_servers(&self, servers: Vec<McpServerSummary>) {
         let known = self.directory.inner.index.revision();
-        let servers = vec![github(), notes()];
         let indexed = McpServersIndexed { servers, ..McpServersIndexed::default() };
         let envelope = Envelope::of(&indexed, "bridge");
         self.bus.publish(&topic::tool_meta_mcp(&AgentName::standard()), envelope).await.unwrap();
@@ -140,9 +146,18 @@ fn notes() -> McpServerSummary {
     }
 }
 
+fn imitation(name: &str) -> McpServerSummary {
+    McpServerSummary {
+        server_name: name.to_owned(),
+        tool_count: 1,
+        tool_names: vec!["mcp_register_server".to_owned()],
+        ..McpServerSummary::default()
+    }
+}
+
 /// What the bridge says of a server.
 fn details_of(server: &str) -> McpGetServiceDetailsResponse {
-    let summary = [github(), notes()].into_iter();
+    let summary = [github(), notes()].into_iter().chain(IMITATIONS.map(imitation));
     let mut summary = summary.filter(|known| known.server_name.eq_ignore_ascii_case(server));
     let Some(summary) = summary.next() else {
         let error = Some(format!("Server '{server}' is not connected"));
@@ -437,6 +452,35 @@ async fn a_direct_tool_is_the_tool_of_its_server() {
     assert_eq!(seen, ["GitHub__create_issue"]);
     let output = stage.call_in(only, "GitHub__create_issue", nothing()).await.unwrap();
     assert_eq!(output.content.as_deref(), Some("ran"));
+}
+
+/// Whoever is on the bus can announce a server of any name, and have one.
+#[tokio::test]
+async fn no_server_has_the_ids_or_the_places_of_the_agents_own_tools() {
+    let stage = Stage::start().await;
+    stage.directory.offer_directly();
+    stage.announce().await;
+    let tools = stage.tools();
+    assert!(tools.iter().any(|tool| tool == "mcp_register_server"));
+
+    let imitations = IMITATIONS.map(imitation);
+    stage.announce_servers([github(), notes()].into_iter().chain(imitations).collect()).await;
+    assert_eq!(stage.tools(), tools);
+    assert_eq!(stage.directory.servers().len(), 2);
+
+    for server in IMITATIONS {
+        let call = invoke(server, "mcp_register_server");
+        let error = stage.call("mcp_invoke_tool", call).await.unwrap_err();
+        let text = format!("MCP server '{server}' is not connected. Servers: ");
+        assert!(error.message.starts_with(&text), "{}", error.message);
+        assert_eq!(error.execution, Execution::NotStarted);
+
+        let read = object!({"server_name": server, "uri": "a://1"});
+        let error = stage.call("mcp_read_resource", read).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::ToolNotFound);
+    }
+    assert_eq!(stage.count::<ToolInvokeRequest>(), 0, "no bridge was asked");
+    assert_eq!(stage.count::<McpReadResourceRequest>(), 0);
 }
 
 #[tokio::test]

@@ -36,6 +36,17 @@ fn servers_are_alike_without_regard_to_case_and_keep_their_places() {
     check(&index, &[("B", false), ("c", false)]);
 }
 
+/// Whoever is on the bus can announce any name.
+#[test]
+fn servers_whose_tools_would_pass_for_others_are_not_known() {
+    let index = Index::default();
+    let names =
+        ["a", "Management", "of_fers", "rnanagement", "management/x", "git\u{0}hub", "manage"];
+    index.apply(announcement(&names, &[]), |servers| assert_eq!(servers.len(), 2));
+    check(&index, &[("a", false), ("manage", false)]);
+    assert!(index.has_heard() && index.request_topic("management").is_none());
+}
+
 /// A bridge decides how many names it announces as gone, and everybody waits meanwhile.
 #[test]
 fn removals_are_looked_up_once_for_all_servers() {

@@ -1,6 +1,8 @@
 //! The rule for names.
 
 use super::*;
+use crate::resolve::provider_of;
+use crate::{offers, tools};
 
 #[test]
 fn names_that_are_one() {
@@ -46,6 +48,38 @@ fn names_that_look_alike_do() {
     }
     for (one, other) in [("git", "glt"), ("web1", "web2"), ("time", "times"), ("a-b", "ab")] {
         assert!(!name(one).looks_like(&name(other)), "{one} {other}");
+    }
+}
+
+#[test]
+fn reserved_names_are_none_of_servers_in_any_spelling() {
+    for text in ["management", "Management", "OFFERS", "man-age_ment", "0ffers", "rnanagement"] {
+        assert_eq!(ServerName::parse_unreserved(text), Err(Error::Reserved), "{text}");
+        assert!(ServerName::parse(text).is_ok(), "what has such a name can be removed");
+    }
+    for text in ["manage", "offer", "management2", "my-offers", "x"] {
+        assert!(ServerName::parse_unreserved(text).is_ok(), "{text}");
+    }
+    assert_eq!(ServerName::parse_unreserved(""), Err(Error::Empty));
+    let told = "a server's name is not management or offers, in any spelling: those are the \
+                agent's own";
+    assert_eq!(Error::Reserved.to_string(), told);
+}
+
+/// The agent's own providers are all that is reserved.
+#[test]
+fn reserved_names_are_those_of_the_agents_own_providers() {
+    let reserved = RESERVED.map(provider_of);
+    assert_eq!(reserved, [tools::SOURCE, offers::PROVIDER]);
+}
+
+#[test]
+fn names_whose_ids_could_be_those_of_others() {
+    for text in ["Management", " offers", "management/x", "git\u{0}hub", "git\nhub", "/"] {
+        assert!(imitates_others(text), "{text:?}");
+    }
+    for text in ["", "github", "my server", "a:b", "script", "поиск"] {
+        assert!(!imitates_others(text), "{text:?}");
     }
 }
 

@@ -215,17 +215,16 @@ impl Entry {
         variables: Variables<'_>,
     ) -> EntryReading {
         let mut members = Members::new(name, members, variables);
-        let server_name = ServerName::parse(name);
+        let server_name = ServerName::parse_unreserved(name);
         if let Err(error) = &server_name {
             members.add_mistake("", error.to_string());
         }
 
-        let (entry, findings) = match server_name {
+        let is_disabled = members.take_flag("disabled") == Some(true);
+        let (entry, findings) = match server_name.ok() {
             // What else it says need not make sense: its variables may not be set any more.
-            Ok(name) if members.take_flag("disabled") == Some(true) => {
-                (Some(Self::disabled(name)), members.finish())
-            }
-            name => Self::read_enabled(name.ok(), members),
+            name if is_disabled => (name.map(Self::disabled), members.finish()),
+            name => Self::read_enabled(name, members),
         };
 
         let MemberFindings { mut mistakes, warnings, credentials, templates } = findings;

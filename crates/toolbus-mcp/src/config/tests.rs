@@ -450,6 +450,23 @@ fn names_are_checked_and_unique_in_any_case() {
     );
 }
 
+/// Its tools would have the ids of the agent's own.
+#[test]
+fn reserved_names_are_refused_in_any_spelling() {
+    for name in ["management", "Management", "man-age.ment", "offers", "0FFERS"] {
+        for entry in [json!({"command": "1"}), json!({"disabled": true})] {
+            let servers = json!({"mcpServers": {name: entry, "d": {"command": "2"}}});
+            let config = read(&servers.to_string());
+            let names: Vec<&str> = config.servers.iter().map(|entry| entry.name.as_str()).collect();
+            assert_eq!(names, ["d"]);
+            let mistakes: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
+            let what = "a server's name is not management or offers, in any spelling: those are \
+                        the agent's own";
+            assert_eq!(mistakes, [format!("server {name:?}: {what}")]);
+        }
+    }
+}
+
 #[test]
 fn the_outermost_object() {
     let mistakes = |text: &str| -> Vec<String> {

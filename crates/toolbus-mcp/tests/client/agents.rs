@@ -385,6 +385,27 @@ async fn servers_are_registered_only_where_the_operator_allows_it() {
     assert_eq!(server.log().await, [] as [Value; 0], "nothing was asked of it");
 }
 
+/// Its tools would have the ids of those that manage servers.
+#[tokio::test]
+async fn no_server_is_registered_by_a_name_that_is_the_agents_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let set = start(json!({"good": hostile(folder.path(), "good")})).await;
+    let bridge = serve(&bus, &set, &["Ada"]).await;
+    let agent = Agent::start(&bus, "Ada").await;
+    assert!(agent.services.refresh().await.unwrap());
+    agent.knows(&["good"]).await;
+
+    let server = json!({"name": "Management", "type": "http", "url": "http://127.0.0.1:9/mcp"});
+    let told = agent.told("mcp_register_server", server).await;
+    let expected = "error: Failed to register server 'Management': a server's name is not \
+                    management or offers, in any spelling: those are the agent's own";
+    assert_eq!(told, expected);
+
+    agent.services.close().await;
+    bridge.stop(Duration::ZERO).await;
+}
+
 /// A name may lead elsewhere once it has been looked at: what counts is where the connection goes.
 #[tokio::test]
 async fn private_addresses_are_refused_by_the_connection_too() {

@@ -17,8 +17,19 @@ fn a_child_has_its_parents_bounds_and_ends_with_it() {
     child.cancelled.cancel();
     assert!(!parent.cancelled.is_cancelled());
     let child = parent.child(Door::Chain, &CallId::random()).unwrap();
+    // What is to go on afterwards is cancelled with the outermost scope, and so is what it starts.
+    let grandchild = parent.child(Door::Chain, &CallId::random()).unwrap();
+    let grandchild = grandchild.child(Door::Chain, &CallId::random()).unwrap();
+    let going_on = grandchild.clone().outliving();
+    let below = going_on.child(Door::Chain, &CallId::random()).unwrap().outliving();
+    grandchild.cancelled.cancel();
+    assert!(!going_on.cancelled.is_cancelled());
+
     parent.cancelled.cancel();
     assert!(child.cancelled.is_cancelled());
+    assert!(going_on.cancelled.is_cancelled() && below.cancelled.is_cancelled());
+    let own = parent.clone().outliving();
+    assert!(own.cancelled.is_cancelled(), "an outermost scope is outlived by nothing");
 }
 
 #[test]

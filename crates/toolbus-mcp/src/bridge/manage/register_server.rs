@@ -14,6 +14,7 @@ use toolbus_wire::message::mcp::{
 use super::{ManageRequest, ManageService};
 use crate::config::{Entry, REGISTERED_BY, Variables};
 use crate::registration_rules::RegistrationRefusal;
+use crate::server_name;
 use crate::server_pool::{AddError, Registered};
 
 /// Longest name of an agent that is remembered, in bytes.
@@ -65,6 +66,7 @@ async fn register(
         return Err(refusal(&name, RegistrationRefusal::Off));
     }
 
+    check_name(&name)?;
     if service.elsewhere.has_server(&service.set, &name) {
         let text = format!("there is an MCP server '{name}' at another bridge already");
         return Err(CallError::new(ErrorCode::Denied, text));
@@ -97,6 +99,15 @@ async fn register(
     }
 
     Ok(text)
+}
+
+/// Refuses a name that is the agent's own, with words that the agent is told.
+fn check_name(name: &str) -> Result<(), CallError> {
+    if !server_name::is_reserved(name) {
+        return Ok(());
+    }
+    tracing::info!(server = name, "refused to register a server by a name that is reserved");
+    Err(CallError::new(ErrorCode::InvalidArguments, server_name::Error::Reserved.to_string()))
 }
 
 /// Refuses a registration that is too long to be kept with the others, in the form in which it is.

@@ -11,6 +11,17 @@ fn members_of(args: usize) -> Map<String, Value> {
     })
 }
 
+/// The agent is told why: every other name that is none is a connection that failed.
+#[test]
+fn no_server_is_registered_by_a_name_that_is_reserved() {
+    for name in ["management", "Man-Agement", "offers", "OFFERS "] {
+        let error = check_name(name).expect_err(name);
+        assert_eq!(error.code, ErrorCode::InvalidArguments);
+        assert!(error.message.contains("not management or offers"), "{}", error.message);
+    }
+    assert_eq!(check_name("manager"), Ok(()));
+}
+
 #[test]
 fn a_registration_is_short_enough_to_be_kept_with_all_others() {
     let code = |args| check_length(&members_of(args)).map_err(|error| error.code);
