@@ -102,7 +102,7 @@ pub(crate) async fn run(
         Command::Serve(Serve { mcp_search: true, .. }) => {
             mcp_search::run(&settings, &context).await
         }
-        Command::Serve(_) => serve::run(settings, source, context).await,
+        Command::Serve(_) => Box::pin(serve::run(settings, source, context)).await,
         Command::Policy(options) => policy::run(options.command, &settings, &context).await,
         Command::Approvals(options) => approvals::run(options, &settings).await,
         Command::Artifacts(options) => artifacts::run(options.command, &settings).await,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolbus::InstanceId;
+use toolbus::{InstanceId, Toolbus};
 use toolbus_discovery::{DiscoveryState, LifecycleCounts};
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
@@ -19,6 +19,18 @@ use crate::http_listener::HttpListener;
 use crate::policy_reload::{self, SettingsSource};
 use crate::settings::Settings;
 use crate::state::KeptState;
+
+/// Says whether there is an MCP bridge to have servers from.
+fn report_bridge(toolbus: &Toolbus) {
+    match toolbus.has_bridge() {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::info!("no MCP bridge is there yet; it announces its servers when it comes");
+        }
+        // It is asked again when the broker is back.
+        Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
+    }
+}
 
 pub(super) async fn run(
     settings: Settings,
@@ -49,14 +61,7 @@ pub(super) async fn run(
         tracing::warn!("no broker is set: nobody on a bus can call its tools");
     }
 
-    match toolbus.has_bridge() {
-        Ok(true) => {}
-        Ok(false) => {
-            tracing::info!("no MCP bridge is there yet; it announces its servers when it comes");
-        }
-        // It is asked again when the broker is back.
-        Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
-    }
+    report_bridge(toolbus);
 
     let clients = clients.with_ids(&settings, &fleet).await?;
     let face = match settings.shares_port() {
