@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::outside::in_namespace;
 use crate::release::{Release, apply};
+use crate::support::until;
 
 /// The virtual host, its user and the secret with the user's password.
 const NAME: &str = "borrowed";
@@ -64,14 +65,17 @@ pub(crate) fn borrow_broker(release: &Release, values: &mut Value, lender: &Rele
         json!([{"namespaceSelector": in_namespace(&lender.name), "podSelector": broker}]);
 }
 
-/// The release's job has set the bounds of its queues at the broker, and no queue is without.
+/// The release's job has set the bounds of its queues at the broker, and no queue is without. One
+/// that was just declared is listed without for a moment.
 pub(crate) fn check_borrowed(lender: &Release) {
     let list = format!("list_queues --vhost {NAME} --formatter=json name policy");
-    let queues = lender.rabbitmqctl(&list).unwrap();
-    let queues: Vec<Value> = serde_json::from_str(&queues).unwrap();
-    let is_bridges =
-        |queue: &Value| queue["name"].as_str().unwrap().starts_with("rockbot.mcp-bridge.");
-    assert!(queues.iter().any(is_bridges), "{queues:?}");
-    let is_bounded = |queue: &Value| POLICIES.contains(&queue["policy"].as_str().unwrap());
-    assert!(queues.iter().all(is_bounded), "{queues:?}");
+    until(|| {
+        let queues = lender.rabbitmqctl(&list).unwrap();
+        let queues: Vec<Value> = serde_json::from_str(&queues).unwrap();
+        let is_bridges =
+            |queue: &Value| queue["name"].as_str().unwrap().starts_with("rockbot.mcp-bridge.");
+        let is_bounded = |queue: &Value| POLICIES.contains(&queue["policy"].as_str().unwrap());
+        let is_whole = queues.iter().any(is_bridges) && queues.iter().all(is_bounded);
+        if is_whole { Ok(()) } else { Err(queues) }
+    });
 }
