@@ -389,6 +389,14 @@ async fn a_manager_that_cannot_reach_the_cluster_takes_no_calls_until_it_can() {
         .await;
     };
     says(503, "the cluster does not answer").await;
+    // It says so a moment before its consumer is gone.
+    eventually(LIMIT, async || {
+        let queue = vhost.queue("rockbot.scripts-manager.script-invoke").await;
+        let consumers =
+            queue.map_err(|error| error.to_string())?.map_or(0, |queue| queue.consumers);
+        if consumers == 1 { Ok(()) } else { Err(format!("{consumers} consumers")) }
+    })
+    .await;
     for call in 0..6 {
         caller.ask(&format!("call_{call}"), "print('ran')").await;
     }
