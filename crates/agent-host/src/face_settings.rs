@@ -38,7 +38,7 @@ pub struct McpFaceSettings {
     pub cors: bool,
 }
 
-/// What clients need at the address of the MCP face by the section `http`.
+/// Tokens that the section `http` requires at the address of the MCP face.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaceTokens {
     /// Whether clients have tokens.

@@ -30,7 +30,7 @@ pub const DEPTH_MAX: usize = 127;
 /// Most values of a text where its reader states no other limit.
 pub const VALUES_MAX: usize = 256 << 10;
 
-/// What a text may have at most. A name that `serde_json` gives a meaning is never taken.
+/// Upper bounds of a text. A text with the name that `serde_json` reserves is always refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the text.
@@ -125,8 +125,8 @@ pub enum OverLimit {
     },
 }
 
-/// Why a text is not read. A limit says nothing of the text; a mistake of `serde_json` may quote a
-/// value that has the wrong type.
+/// A text cannot be read. An exceeded limit quotes nothing of the text; an error of `serde_json`
+/// may quote a value that has the wrong type.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It exceeds a limit.

@@ -4,14 +4,14 @@ use memchr::memchr2;
 
 use crate::{Limits, OverLimit};
 
-/// What `serde_json` gives a meaning as the first name of an object: the text behind it is parsed
-/// as JSON, with a depth of its own. A crate that uses raw values enables that for all crates of
+/// Name of a member that `serde_json` reserves: as the first one of an object, its text is parsed
+/// as JSON with a new depth limit. A crate that uses raw values enables that for all crates of
 /// its program.
 const RESERVED_NAME: &[u8] = b"$serde_json::private::RawValue";
-/// The same with each byte as `\uXXXX`.
+/// Longest form of the reserved name: each byte as a `\u` escape of six bytes.
 const RESERVED_NAME_ESCAPED_MAX: usize = RESERVED_NAME.len() * 6;
 
-/// How many values are in a text that is JSON: objects, arrays, and what they hold. An empty one
+/// Counts the values of a text that is JSON: objects, arrays, and what they hold. An empty one
 /// counts as two. It reads the bytes and keeps nothing.
 #[must_use]
 pub fn count_values(text: &[u8]) -> usize {
