@@ -21,7 +21,7 @@ use toolbus_testkit::script_python::ScriptPython;
 use toolbus_testkit::{eventually, rabbit};
 
 /// How long anything may take that ends sooner on an idle machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 /// The grace of managers, of which four fifths are for their scripts.
 const GRACE: &str = "6s";
 const LONG_SCRIPTS: usize = 6;

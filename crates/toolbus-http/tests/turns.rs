@@ -27,7 +27,7 @@ use toolbus_tools::{Invoker, Registry, Tool};
 use toolbus_wire::name::AgentName;
 use tower::ServiceExt as _;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A model that says this, calls `look` where there is a question mark, and never ends where there
 /// are dots.

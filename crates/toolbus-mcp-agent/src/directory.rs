@@ -70,7 +70,7 @@ impl McpDirectory {
         guides: Guides,
     ) -> Result<Self, SubscribeError> {
         let agent = requester.agent().clone();
-        let index = Arc::new(Index::default());
+        let index = Arc::new(Index::of(agent.clone()));
         let names = tools::names();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         registry

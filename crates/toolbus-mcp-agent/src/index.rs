@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
+use toolbus_wire::name::{AgentName, McpServerSegment};
 use toolbus_wire::{ErrorCode, Topic, topic};
 
 use crate::resolve::find_exact_server;
@@ -30,6 +31,8 @@ pub type Servers = Arc<Vec<McpServerSummary>>;
 
 #[derive(Default)]
 pub(crate) struct Index {
+    /// The agent whose bridges go before those of other agents; `None` where no bridge does.
+    agent: Option<AgentName>,
     known: Mutex<KnownServers>,
     /// Whether any announcement has come, be it of no server at all.
     heard: AtomicBool,
@@ -70,6 +73,12 @@ pub(crate) struct IndexedServer {
 }
 
 impl Index {
+    /// The index of this agent. A server that its own bridges have stays theirs when the bridge of
+    /// another agent announces one of the same name: that bridge may be about to stop.
+    pub(crate) fn of(agent: AgentName) -> Self {
+        Self { agent: Some(agent), ..Self::default() }
+    }
+
     /// Takes an announcement in: removals first, then what is new or has changed. Names are alike
     /// without regard to case. A server whose tools would have ids as others have is passed over.
     /// `follow` sees what is known then, before anybody who waits does.
@@ -81,7 +90,7 @@ impl Index {
         leave_out_imitations(&mut announcement);
         let mut known = self.known.lock();
         known.revision += 1;
-        known.take_in(announcement);
+        known.take_in(announcement, self.agent.as_ref());
         follow(&known.servers);
         drop(known);
 
@@ -184,7 +193,7 @@ impl Index {
 }
 
 impl KnownServers {
-    fn take_in(&mut self, announcement: McpServersIndexed) {
+    fn take_in(&mut self, announcement: McpServersIndexed, agent: Option<&AgentName>) {
         let servers = Arc::make_mut(&mut self.servers);
         if !announcement.removed_servers.is_empty() {
             let removed = announcement.removed_servers.iter().map(|name| key_of(name));
@@ -201,6 +210,14 @@ impl KnownServers {
         for mut summary in announcement.servers {
             let key = key_of(&summary.server_name);
             let place = places.get(&key).copied();
+            let is_reached = self.announced.get(&key).is_some_and(|known| !known.is_away);
+            if let (Some(agent), Some(at)) = (agent, place.filter(|_| is_reached))
+                && is_bridged_by(agent, &servers[at])
+                && !is_bridged_by(agent, &summary)
+            {
+                continue;
+            }
+
             if let Some(at) = place.filter(|_| summary.connecting) {
                 // What it listed before is not gone, but for now it cannot be reached.
                 summary = McpServerSummary {
@@ -266,6 +283,12 @@ impl KnownServers {
         }
         true
     }
+}
+
+/// Whether the requests to a server go to a bridge of this agent.
+fn is_bridged_by(agent: &AgentName, summary: &McpServerSummary) -> bool {
+    let segment = McpServerSegment::of(&summary.server_name);
+    summary.request_topic.as_ref() == Some(&topic::mcp_server(agent, &segment))
 }
 
 /// Leaves out servers whose tools would have ids as others have, with one warning for all of them:

@@ -171,13 +171,15 @@ impl Bridge {
 
     /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
     pub async fn stop(self, grace: Duration) {
+        // First: an agent that is told of a server calls it, and nobody might take the call.
+        self.listener.stop().await;
+        self.announcer.stop().await;
         tokio::join!(self.invoke.stop(grace), self.elections.stop(grace));
-        tokio::join!(self.manage.stop(Duration::ZERO), self.listener.stop());
+        self.manage.stop(Duration::ZERO).await;
         // The elections had the others.
         if let Ok(servers) = Arc::try_unwrap(self.servers) {
             servers.stop().await;
         }
-        self.announcer.stop().await;
         self.set.close(Duration::from_secs(2)).await;
     }
 }

@@ -15,7 +15,7 @@ use toolbus_testkit::eventually;
 
 const STARTS: u32 = 200;
 const AT_A_TIME: u32 = 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Starts a process in its group, one that leaves it, and waits for ever.
 const SERVER: &str = "sleep 1000 & setsid sleep 1000 & echo $$ >> \"$0\"; wait";
 

@@ -15,7 +15,7 @@ use toolbus_testkit::otlp::Collector;
 use toolbus_testkit::process::{Launch, Process};
 use toolbus_testkit::{eventually, mcp, rabbit};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn virtual_hosts_are_apart_and_go_away() {

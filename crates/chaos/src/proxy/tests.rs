@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::{LinkState, Proxy};
 
 /// Longer than anything here takes that does not hang.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(120);
 /// How long nothing must come for a link to count as silent.
 const SILENCE: Duration = Duration::from_millis(200);
 

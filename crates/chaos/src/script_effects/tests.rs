@@ -9,7 +9,7 @@ use super::*;
 use crate::ledger;
 use crate::record::reply_text;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A server with a ledger in this folder, and the interpreter for its scripts.
 fn start(folder: &Path, serving: &mut JoinSet<anyhow::Result<()>>) -> ScriptPython {

@@ -12,7 +12,7 @@ use toolbus_testkit::process::{Finished, Launch, Service};
 use toolbus_testkit::rabbit::{Message, Vhost};
 
 /// How long anything may take that ends sooner on an idle machine. No test waits for it to pass.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The topic that [`Stranger`]s take their answers on.
 pub(crate) const ANSWERS: &str = "stranger.answers";

@@ -27,7 +27,7 @@ use super::ledger::{self, CheckedCall, Happened, Ledger, Ran};
 use super::rules::rules;
 
 /// Limit for anything that has to come.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The doors by which work comes in that makes calls of its own, the last one last.
 pub(crate) const LINEAGES: [&[Door]; 6] = [

@@ -18,7 +18,7 @@ use crate::compare::Reply;
 /// Where answers are collected.
 const ANSWERS: &str = "test.answers";
 /// How long all answers of a flow may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 pub(crate) struct Stage {
     vhost: Vhost,

@@ -211,6 +211,9 @@ impl Drop for Release {
         if std::thread::panicking() {
             eprintln!("{}", self.look(&["get", "pods"]).unwrap_or_default());
             eprintln!("{}", self.look(&["get", "events"]).unwrap_or_default());
+            let instance = format!("--selector=app.kubernetes.io/instance={}", self.name);
+            let logs = ["logs", &instance, "--prefix", "--timestamps", "--tail=40"];
+            eprintln!("{}", self.look(&logs).unwrap_or_default());
         }
         // What is not there need not go.
         let _ = self.helm(&["uninstall", &self.name], None);

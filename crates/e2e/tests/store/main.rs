@@ -11,7 +11,7 @@ use toolbus_testkit::process::{Process, binary};
 use toolbus_testkit::{eventually, postgres};
 
 /// How long something may take that has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Rows that are written at a time.
 const WRITERS: usize = 8;
 const KILLS: i64 = 6;

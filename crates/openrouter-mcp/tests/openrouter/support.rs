@@ -8,7 +8,7 @@ use toolbus_testkit::process::{Launch, Service};
 use crate::upstream::KEY;
 
 /// Within this everything is there that should be.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// A running `openrouter-mcp`.
 pub(crate) struct Program {

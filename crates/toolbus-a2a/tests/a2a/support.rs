@@ -30,7 +30,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Message, Topic, message};
 
 /// How long something may take that has to come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Long enough for what must not come: some of every interval of [`quick_config`].
 pub(crate) const A_WHILE: Duration = Duration::from_millis(200);
 

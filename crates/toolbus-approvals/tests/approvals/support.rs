@@ -19,7 +19,7 @@ use toolbus_tools::{Door, Executor, Invoker, Principal, Registry, Scope, Subject
 use toolbus_wire::name::AgentName;
 
 /// How long something may take that has to come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An empty place, for as long as this lives.
 pub(crate) struct Place {

@@ -12,7 +12,7 @@ use toolbus_testkit::eventually;
 use crate::support::{Bench, config, scope};
 
 /// How long something may take that has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn new(session: &str) -> NewArtifact {
     NewArtifact::of(&scope(session), "text/plain", "tool", "call")

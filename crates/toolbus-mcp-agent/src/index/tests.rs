@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 
 /// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn announcement(servers: &[&str], removed: &[&str]) -> McpServersIndexed {
     let summary = |name: &&str| McpServerSummary {
@@ -34,6 +34,34 @@ fn servers_are_alike_without_regard_to_case_and_keep_their_places() {
     index.apply(announcement(&["b", "a"], &[]), |_| {});
     index.apply(announcement(&["B", "c"], &["A"]), |servers| assert_eq!(servers.len(), 2));
     check(&index, &[("B", false), ("c", false)]);
+}
+
+/// A bridge of another agent that is about to stop may still announce, and nobody takes what is
+/// sent there afterwards.
+#[test]
+fn the_bridges_of_the_agent_go_before_those_of_others() {
+    let named = |agent: &str| {
+        let agent = AgentName::parse(agent).unwrap();
+        let topic = topic::mcp_server(&agent, &McpServerSegment::of("files"));
+        let mut announced = announcement(&["files"], &[]);
+        announced.servers[0].request_topic = Some(topic.clone());
+        (agent, topic, announced)
+    };
+    let ((agent, own_topic, own), (_, other_topic, other)) = (named("Rocky"), named("RockBot"));
+    let index = Index::of(agent);
+
+    index.apply(other.clone(), |_| {});
+    assert_eq!(index.request_topic("files"), Some(other_topic.clone()));
+    index.apply(own, |_| {});
+    index.apply(other.clone(), |_| {});
+    assert_eq!(index.request_topic("files"), Some(own_topic));
+
+    // Its own are away.
+    index.begin_generation();
+    index.sweep_unconfirmed();
+    index.apply(other, |_| {});
+    assert_eq!(index.request_topic("files"), Some(other_topic));
+    check(&index, &[("files", false)]);
 }
 
 /// Whoever is on the bus can announce any name.

@@ -19,7 +19,7 @@ use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpRelayRequest, McpRelayResponse};
 use toolbus_wire::message::tool::{ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::{AgentName, InstanceId, McpServerSegment};
-use toolbus_wire::{Topic, header, json, topic};
+use toolbus_wire::{Topic, header, json, queue, topic};
 
 use crate::agents::Agent;
 use crate::support::*;
@@ -243,8 +243,12 @@ async fn count_in_session(requester: &Requester, session: &str) -> Count {
 
 /// The same, which lasts until there is this file.
 async fn count_until(requester: &Requester, session: &str, until: &Path) -> Count {
+    count_with(requester, session, &json!({"who": session, "until": until})).await
+}
+
+/// The same, with these arguments.
+async fn count_with(requester: &Requester, session: &str, arguments: &Value) -> Count {
     let call_id = InstanceId::random().to_string();
-    let arguments = json!({"who": session, "until": until});
     let body = McpRelayRequest {
         tool_call_id: call_id.clone(),
         server_name: "counter".to_owned(),
@@ -307,4 +311,41 @@ async fn each_caller_has_a_session_of_its_own_where_the_operator_says_so() {
     let forgotten = count_in_session(&face, "b").await;
     assert_eq!(forgotten.n, 1, "its session had to go for another");
     bridge.stop().await;
+}
+
+/// A bridge that stops may wait for calls for long. An agent that it told of its servers meanwhile
+/// would call them, and nobody would take the call.
+#[tokio::test]
+async fn a_bridge_that_stops_tells_no_agent_of_its_servers() {
+    let memory = MemoryBus::new();
+    let bus: Arc<dyn Bus> = Arc::new(memory.connect());
+    let bridge = OneBridge::start(&bus, json!({"counter": counting()})).await;
+    bridge.gets("counter").await;
+    let agent = Agent::start(&bus, "RockBot").await;
+    agent.knows(&["counter"]).await;
+
+    let name = AgentName::parse("Face").unwrap();
+    let face = Requester::start(Arc::clone(&bus), name, &InstanceId::random()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (begun, end) = (folder.path().join("begun"), folder.path().join("end"));
+    let arguments = json!({"begun": begun, "until": end});
+    let call = count_with(&face, "a", &arguments);
+    let stop = async {
+        eventually(PATIENCE, async || begun.exists().then_some(()).ok_or("not begun")).await;
+        bridge.bridge.stop(4 * PATIENCE).await;
+    };
+    // More than a consumer holds at a time lie in the queue: there is no consumer.
+    let asks = async {
+        let queue = queue::mcp_bridge_refresh(&AgentName::standard());
+        eventually(PATIENCE, async || {
+            agent.services.refresh().await.unwrap();
+            let unanswered = memory.ready_count(&queue);
+            if unanswered < 8 { Err(unanswered) } else { Ok(()) }
+        })
+        .await;
+        std::fs::write(&end, "").unwrap();
+    };
+
+    let (count, (), ()) = tokio::join!(call, stop, asks);
+    assert_eq!(count.n, 1);
 }

@@ -2,7 +2,8 @@
 
 Its one tool `count` tells the session, which is the process, the number of the call in it, who has
 called in it (the argument `who` of every call), and when the call was made by the server's clock,
-in nanoseconds. With `until`, the call lasts until there is a file of that name.
+in nanoseconds. With `until`, the call lasts until there is a file of that name. With `begun`, it
+makes a file of that name at its beginning.
 """
 
 import os
@@ -15,6 +16,8 @@ calls = []
 
 
 def count(arguments):
+    if "begun" in arguments:
+        open(arguments["begun"], "w").close()
     while not os.path.exists(arguments.get("until", "/")):
         time.sleep(0.01)
     calls.append(arguments.get("who", ""))

@@ -10,7 +10,7 @@ use toolbus_testkit::eventually;
 use crate::support::{Bench, call, say, scope};
 
 /// How long something may take that has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn config() -> MemoryConfig {
     MemoryConfig {

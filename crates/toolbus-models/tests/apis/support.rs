@@ -16,7 +16,7 @@ use toolbus_tools::registry::{Offer, Registry, ToolEntry};
 pub(crate) const KEY: &str = "sk-5ec2e7c0ffee5ec2e7c0ffee";
 
 /// Within this everything has happened that should.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// A model of this provider at this address, with these settings besides.
 pub(crate) fn model(provider: &str, url: &str, settings: &Value) -> Arc<dyn Model> {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 pub(crate) const NAMESPACE: &str = "toolbus-test-canaries";
 const IMAGE: &str = "python:3.12-slim";
 /// How long a pod of these may take to start, or a message to arrive.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// After this the cluster ends what a failed test left.
 const LIFE_SECONDS: u64 = 300;
 

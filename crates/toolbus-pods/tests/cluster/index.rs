@@ -18,7 +18,7 @@ const NAMESPACE: &str = "toolbus-test-index";
 pub(crate) const IMAGE: &str = "toolbus.local/python-science:1";
 const PORT: u16 = 8080;
 /// How long a pod of these may take to start, or a claim to be bound.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// An index and a volume.

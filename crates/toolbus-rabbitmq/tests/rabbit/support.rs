@@ -18,7 +18,7 @@ use toolbus_testkit::rabbit::{Message, Vhost};
 use toolbus_wire::{Envelope, Topic};
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs a test with a virtual host of its own, or says that it cannot.
 macro_rules! vhost {

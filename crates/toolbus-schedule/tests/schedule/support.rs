@@ -22,7 +22,7 @@ use toolbus_tools::{Door, Invoker, Lineage, Principal, Registry, Scope};
 use toolbus_wire::name::AgentName;
 
 /// How long something may take that has to come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The zone that everybody lives in, where one is set.
 #[derive(Default)]

@@ -54,7 +54,7 @@ def watch_limits(places):
         # Before Linux 5.9 there is only the sum.
         return shared + add_lines(process, "status", (b"VmPTE",)) if shared else resident(process)
 
-    # A process that does not let itself be looked at is over any limit, by the error.
+    # Raises PermissionError where a process does not let itself be looked at.
     def mappings(processes):
         total, pieces = 0, set()
         for process in processes:
@@ -72,21 +72,26 @@ def watch_limits(places):
                         pieces.add(line.split()[4])
         return total + len(pieces) * SHARED_BYTES
 
-    def sample_memory():
+    def measure_memory():
         processes = [name for name in os.listdir("/proc") if name.isdigit()]
         outside = read_number("/proc/net/sockstat") * SOCKET_BYTES
         for place in map(os.fstatvfs, places):
             outside += (place.f_blocks - place.f_bfree) * place.f_frsize
             outside += (place.f_files - place.f_ffree) * FILE_BYTES
-        try:
-            outside += mappings(processes)
-        except PermissionError:
-            return watch.memory_bytes + 1
+        outside += mappings(processes)
         total = outside + sum(map(resident, processes))
         if total > min(watch.memory_bytes, watch.peak):
             # Pages that processes share were counted for each of them: looked at again, more slowly.
             total = outside + sum(map(proportional, processes))
         return total
+
+    # A process that does not let itself be looked at is over any limit. It may begin so between two
+    # looks of one measurement.
+    def sample_memory():
+        try:
+            return measure_memory()
+        except PermissionError:
+            return watch.memory_bytes + 1
 
     # Those of this namespace; the ones of open files (OFDLCK) have no owner and show in every one.
     def count_locks(enough):

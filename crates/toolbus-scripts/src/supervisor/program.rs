@@ -64,3 +64,6 @@ impl Place<'_> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use toolbus_store::{Error, Location, Migration, Migrations, Store, sqlx};
 use toolbus_testkit::postgres;
 
 /// How long something may take that has to come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const NOTES: Migrations = Migrations {
     owner: "notes",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 
 /// Longer than the system takes to tell of a change, on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Fails unless the watch tells of what is done.
 async fn tells_of(watch: &FolderWatch, what: &str, act: impl FnOnce()) {
