@@ -8,6 +8,7 @@ mod flaky;
 mod fuzz;
 mod results;
 mod soak;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -18,7 +19,8 @@ pub(crate) fn run(name: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
         "flaky" => flaky::run(arguments),
         "fuzz" => fuzz::run(arguments),
         "soak" => soak::run(arguments),
-        _ => anyhow::bail!("unknown run {name}: expected chaos, flaky, fuzz or soak"),
+        "upgrade" => upgrade::run(arguments),
+        _ => anyhow::bail!("unknown run {name}: expected chaos, flaky, fuzz, soak or upgrade"),
     }
 }
 

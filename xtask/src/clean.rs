@@ -10,9 +10,12 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace;
 
+/// The folder of programs of earlier commits.
+pub(crate) const EARLIER_FOLDER: &str = "toolbus-earlier";
 /// Folders in the user's cache folder, and what is in each.
-const FOLDERS: [(&str, &str); 2] = [
+const FOLDERS: [(&str, &str); 3] = [
     ("toolbus-test", "parts that tests use: servers, images, Kubernetes"),
+    (EARLIER_FOLDER, "sources and programs of an earlier commit, for accept upgrade"),
     ("toolbus-ci", "the build folder and the package caches of .ci/run"),
 ];
 
@@ -53,7 +56,7 @@ pub(crate) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
 }
 
 /// The user's cache folder, as the scripts of `dev` find it.
-fn cache_folder() -> Option<PathBuf> {
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let own = std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty());
     own.map(PathBuf::from).or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache")))
 }

@@ -8,6 +8,8 @@ mod docker_engine;
 
 use std::path::Path;
 
+use anyhow::Context as _;
+
 use crate::kept_process::KeptProcess;
 use crate::test_run::TestNeeds;
 use crate::workspace;
@@ -59,6 +61,18 @@ impl ClusterParts {
     /// True if the tests that need these parts must be left out.
     pub(crate) fn is_missing(&self) -> bool {
         self.is_missing
+    }
+
+    /// Builds images of programs of another commit, by the recipe in its sources, and gives the
+    /// cluster those, too.
+    pub(crate) fn add_images(
+        &self,
+        source: &Path,
+        programs: &Path,
+        tag: &str,
+    ) -> anyhow::Result<()> {
+        let engine = self.engine.as_ref().context("there is no container engine")?;
+        engine.add_images(source, programs, tag)
     }
 
     /// The variables by which tests find the parts.

@@ -78,6 +78,7 @@ pub(crate) fn run_tests(options: &TestOptions) -> anyhow::Result<TestOutcome> {
     environment.push((DECLARED.to_owned(), needs.declared.clone()));
     environment.extend(parts.environment().iter().cloned());
     environment.extend(cluster.environment());
+    environment.extend(options.environment.iter().cloned());
 
     let doctests = if options.has_doctests() {
         run_doctests(options, &environment)?

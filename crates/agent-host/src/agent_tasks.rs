@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use toolbus_a2a::{DoTask, Task, TaskEnd, TaskProgress};
-use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
+use toolbus_agent::{Agent, Occasion, Said, TurnContext, TurnEnd};
 use toolbus_bus::Asker;
+use toolbus_models::outside::OutsideText;
 use toolbus_policy::principal_text;
 use toolbus_tools::canonical::sha256_hex;
 use toolbus_tools::id::SessionId;
@@ -47,15 +48,18 @@ impl DoTask for AgentTasks {
                 None => &[Door::Bus],
             };
             let scope = self.agent.turn_scope(doors, &self.name, caller, session);
-            let scope = scope.through(task.lineage.doors);
+            let scope = scope.with_earlier_doors(task.lineage.doors);
             let context = TurnContext {
                 scope: Arc::new(Scope { cancelled: stop, depth, ..scope }),
                 asker: Asker::none(),
                 on_event: &|_| {},
             };
 
-            let id = Some(task.request.task_id.clone());
-            let said = Said { text: text_of(&name_of(&task), &task.request), id };
+            let caller = name_of(&task);
+            let text = text_of(&caller, &task.request);
+            let text = OutsideText::new(&format!("agent {caller}"), &text);
+            let id = task.request.task_id.clone();
+            let said = Said::from_outside(Occasion::AgentTask, text, id);
             let end = match self.agent.say(context, said).await {
                 Ok(report) => report.end,
                 Err(error) => return failed(AgentErrorCode::ExecutionFailed, error.to_string()),

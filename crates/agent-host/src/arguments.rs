@@ -1,7 +1,9 @@
 //! The command line.
 
+mod grants;
 mod mcp;
 mod operate;
+mod policy;
 mod search;
 
 use std::path::PathBuf;
@@ -10,20 +12,21 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 use toolbus_config::TimeSpan;
-use toolbus_policy::parse_principal;
+use toolbus_policy::{parse_owner, parse_principal};
 use toolbus_runtime::arguments::{
     CommonArguments, GLOBAL_OPTIONS, MemberArguments, ServiceArguments,
 };
 use toolbus_runtime::command_line;
 use toolbus_runtime::doctor::DoctorOptions;
 use toolbus_runtime::service::Exit;
+use toolbus_tools::Principal;
 use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::observe::CallStatus;
-use toolbus_tools::{Door, Principal};
-use toolbus_wire::name::AgentName;
 
+pub use grants::{GrantsCommand, GrantsOptions};
 pub use mcp::{McpAdd, McpCommand, McpOptions};
 pub use operate::{ConfigCommand, ConfigOptions, ConfigSet, HealthOptions};
+pub use policy::{Matrix, Policy, PolicyCommand, Show, Why};
 pub use search::{DiscoverOptions, SearchOptions};
 
 /// Gives LLM agents their hands: lists tools, runs them, and serves them.
@@ -155,6 +158,10 @@ pub enum Command {
     /// vault.key_command gives. Exit code: 0 when it is done; 1 when it cannot be, such as with the
     /// wrong key; 2 when it is asked for wrongly, or there is no vault.
     Vault(Vault),
+    /// Make the keys that requests to workers are signed with
+    ///
+    /// Exit code: 0 when it is done; 1 when it cannot be; 2 when it is asked for wrongly.
+    Grants(GrantsOptions),
     /// Log in at a service that tools use, in a browser
     ///
     /// The address to open is printed, and what comes back is kept in the vault, for tools alone. A
@@ -324,72 +331,6 @@ pub enum SchedulesCommand {
     },
 }
 
-/// `policy`.
-#[derive(Debug, Args)]
-pub struct Policy {
-    /// What to show.
-    #[command(subcommand)]
-    pub command: PolicyCommand,
-}
-
-/// What to show of the policy.
-#[derive(Debug, Subcommand)]
-pub enum PolicyCommand {
-    /// Print what is said of every tool, principal and door
-    Matrix(Matrix),
-    /// Say what is said of one call, and by which rule
-    ///
-    /// Exit code: 0 when the call may run; 1 when it may not, or not without an approval; 2 when
-    /// there is no such tool.
-    Why(Why),
-    /// Print how many rules there are, and what they name that there is not
-    ///
-    /// Exit code: 0 when the settings are right, and 2 when they have a mistake.
-    Check,
-}
-
-/// `policy matrix`.
-#[derive(Debug, Args)]
-pub struct Matrix {
-    /// Print JSON, with every cell by itself
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `policy why`.
-#[derive(Debug, Args)]
-pub struct Why {
-    /// The tool: its name, or its id such as mcp:github/create_issue
-    #[arg(value_name = "TOOL")]
-    pub tool: String,
-
-    /// The doors that the call came through, with commas between them, such as mcp,chain
-    #[arg(
-        long = "door",
-        value_name = "DOOR",
-        value_delimiter = ',',
-        default_value = "command-line",
-        value_parser = parse_door
-    )]
-    pub doors: Vec<Door>,
-
-    /// Who calls, such as claimed:alice [default: local:local]
-    #[arg(long, value_name = "PRINCIPAL", value_parser = parse_principal_argument)]
-    pub principal: Option<Principal>,
-
-    /// The agent that is called for [default: the agent of the settings]
-    #[arg(long, value_name = "AGENT", value_parser = |text: &str| AgentName::parse(text))]
-    pub agent: Option<AgentName>,
-
-    /// The session that the call belongs to [default: none]
-    #[arg(long, value_name = "SESSION", value_parser = |text: &str| SessionId::parse(text))]
-    pub session: Option<SessionId>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// `approvals`.
 #[derive(Debug, Args)]
 pub struct Approvals {
@@ -433,10 +374,10 @@ pub enum ApprovalsCommand {
         arguments: Option<String>,
 
         /// How far that holds: once, or also for calls to come, of the same session, of the same
-        /// tool, or of the same tool with the same arguments
-        #[arg(long, value_name = "HOW", default_value = "once",
-            value_parser = ["once", "session", "tool", "arguments"])]
-        remember: String,
+        /// tool, or of the same tool with the same arguments [default: once; tool where the rule
+        /// asks once per tool]
+        #[arg(long, value_name = "HOW", value_parser = ["once", "session", "tool", "arguments"])]
+        remember: Option<String>,
 
         /// Of a call that a chain makes: so many more calls of the same tool in the same chain
         #[arg(long, value_name = "COUNT", conflicts_with_all = ["arguments", "remember"])]
@@ -446,7 +387,8 @@ pub enum ApprovalsCommand {
         #[arg(long, value_name = "JSON", requires = "chain_calls")]
         matching: Option<String>,
 
-        /// How long it holds for calls to come, such as 8h [default: approvals.remember_for]
+        /// How long it holds for calls to come, such as 8h [default: approvals.remember_for; a year
+        /// where the rule asks once per tool]
         #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
         remember_for: Option<Duration>,
 
@@ -583,8 +525,9 @@ pub struct CredentialName {
     #[arg(long, value_name = "TOOL")]
     pub tool: Option<String>,
 
-    /// For calls of this caller only, such as claimed:alice
-    #[arg(long, value_name = "PRINCIPAL", value_parser = parse_principal_argument)]
+    /// For calls of this caller only, such as claimed:alice; `set` for token:toolbus-keys/NAME is
+    /// for the key that has the name now, and `list` shows its id
+    #[arg(long, value_name = "PRINCIPAL", value_parser = parse_owner_argument)]
     pub user: Option<Principal>,
 }
 
@@ -676,11 +619,6 @@ pub(crate) fn parse_session(text: &str) -> Result<SessionId, String> {
     SessionId::parse(name).map_err(|error| error.to_string())
 }
 
-fn parse_door(text: &str) -> Result<Door, String> {
-    let named = Door::ALL.into_iter().find(|door| door.as_str() == text);
-    named.ok_or_else(|| format!("it is one of {}", Door::ALL.map(Door::as_str).join(", ")))
-}
-
 fn parse_status(text: &str) -> Result<CallStatus, String> {
     let named = CallStatus::ALL.into_iter().find(|status| status.as_str() == text);
     let names = CallStatus::ALL.map(CallStatus::as_str).join(", ");
@@ -689,6 +627,11 @@ fn parse_status(text: &str) -> Result<CallStatus, String> {
 
 fn parse_principal_argument(text: &str) -> Result<Principal, String> {
     parse_principal(text).map_err(|error| error.to_string())
+}
+
+/// Reads a principal with the id of its key, as `vault list` shows it.
+fn parse_owner_argument(text: &str) -> Result<Principal, String> {
+    parse_owner(text).map_err(|error| error.to_string())
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {

@@ -11,6 +11,7 @@ mod config;
 mod demo;
 mod discover;
 mod doctor;
+mod grants;
 mod health;
 mod invoke;
 mod login;
@@ -34,7 +35,7 @@ use std::time::Duration;
 use toolbus_runtime::report;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
-use crate::arguments::{Command, McpCommand, McpOptions, Serve};
+use crate::arguments::{Command, McpCommand, McpOptions, Policy, PolicyCommand, Serve};
 use crate::folder_trust;
 use crate::policy_reload::SettingsSource;
 use crate::settings::Settings;
@@ -42,6 +43,7 @@ use crate::terminal_text;
 
 pub(crate) use config::{print_path as print_config_path, set as set_config};
 pub(crate) use doctor::run as examine;
+pub(crate) use grants::run as manage_grants;
 pub(crate) use health::check as check_health;
 
 /// How long a command waits for what it started to end.
@@ -63,6 +65,7 @@ pub(crate) async fn run(
             | Command::Audit(_)
             | Command::Config(_)
             | Command::Doctor(_)
+            | Command::Grants(_)
             | Command::Health(_)
             | Command::Mcp(McpOptions {
                 command: McpCommand::List { .. }
@@ -72,6 +75,7 @@ pub(crate) async fn run(
             })
             | Command::Login(_)
             | Command::Logout(_)
+            | Command::Policy(Policy { command: PolicyCommand::Show(_) })
             | Command::Schedules(_)
             | Command::Sessions(_)
             | Command::Toolkits(_)
@@ -92,7 +96,7 @@ pub(crate) async fn run(
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
         Command::Search(options) => search::run(options, &settings, &context).await,
         Command::Discover(options) => discover::run(options, &settings, &context).await,
-        Command::Exec(options) => invoke::run_found(options, &settings, &context).await,
+        Command::Exec(options) => Box::pin(invoke::run_found(options, &settings, &context)).await,
         Command::Chat(options) => chat::run(options, &settings, &context).await,
         Command::Ask(options) => ask::run(options, &settings, &context).await,
         Command::Sessions(options) => sessions::run(options, &settings).await,
@@ -111,7 +115,9 @@ pub(crate) async fn run(
         Command::Login(options) => login::log_in(options, &settings, &context).await,
         Command::Logout(options) => login::log_out(options, &settings, &context).await,
         // `main` has done these, or printed what they are given.
-        Command::Config(_) | Command::Doctor(_) | Command::Health(_) => Ok(Exit::SUCCESS),
+        Command::Config(_) | Command::Doctor(_) | Command::Grants(_) | Command::Health(_) => {
+            Ok(Exit::SUCCESS)
+        }
         Command::Demo => Box::pin(demo::run(settings, &context)).await,
     }
 }

@@ -12,7 +12,7 @@ use toolbus_chain::ChainDeps;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_discovery::Discovery;
 use toolbus_memory::{MemoryConfig, MemoryDeps, ProtectResults, ResultThreshold};
-use toolbus_policy::{LivePolicy, RuleBook};
+use toolbus_policy::{LivePolicy, Preset, RuleBook};
 use toolbus_query::Engine;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
@@ -235,7 +235,7 @@ impl Fleet {
     }
 }
 
-/// An agent of the settings' name, with its policy and the key of its grants.
+/// An agent of the settings' name, with its policy and the keys of its grants.
 fn begin(
     settings: &Settings,
     policy: &LivePolicy,
@@ -246,8 +246,8 @@ fn begin(
     if settings.direct_tools || settings.discovery.enabled {
         builder = builder.direct_tools();
     }
-    if let Some(key) = settings.grants.load_key()? {
-        builder = builder.grants(key);
+    if let Some(signer) = settings.grants.load_signer()? {
+        builder = builder.grants(signer);
     }
     Ok(builder)
 }
@@ -416,7 +416,8 @@ fn offer_chains(
 fn load_policy(settings: &Settings) -> Result<LivePolicy, toolbus_policy::Mistakes> {
     let book = RuleBook::new(&settings.policy)?;
     let (revision, rules) = (book.revision(), book.rule_count());
-    tracing::info!(%revision, rules, limits = book.limit_names().count(), "loaded the policy");
+    let (preset, limits) = (book.preset().map(Preset::as_str), book.limit_names().count());
+    tracing::info!(%revision, preset, rules, limits, "loaded the policy");
     Ok(LivePolicy::new(book))
 }
 

@@ -13,6 +13,7 @@ pub mod arguments;
 pub mod artifact_settings;
 pub mod audit_settings;
 mod background;
+mod bus_policy;
 pub mod chain_settings;
 mod command;
 pub mod discovery_settings;
@@ -123,6 +124,9 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         Command::Health(options) if !common.print_config => {
             return command::check_health(options, &source);
         }
+        Command::Grants(options) if !common.print_config => {
+            return command::manage_grants(&options);
+        }
         Command::Doctor(options) if !common.print_config => {
             return command::examine(&options, &source, supervisor);
         }
@@ -131,6 +135,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
 
     service::run(&program, &common, own, |mut settings: Settings, context| {
         settings.mcp.supervisor = Some(supervisor);
+        settings.hide_secrets(source.file());
         command::run(command, settings, source, context)
     })
 }

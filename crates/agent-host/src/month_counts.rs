@@ -30,6 +30,7 @@ pub(crate) const MIGRATIONS: Migrations = Migrations {
                   PRIMARY KEY (limit_name, counted, month)
               )",
     }],
+    additions: &[],
 };
 
 /// Keeps the counts of a policy. Nothing is opened where there is no limit by the month.

@@ -46,7 +46,8 @@ impl SettingsSource {
         loaded.map(|loaded| loaded.settings)
     }
 
-    fn file(&self) -> Option<PathBuf> {
+    /// The settings file, whether it is there or not.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
         self.common.file(&Environment::of_process()).path().map(Path::to_owned)
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use toolbus_agent::{Agent, Notice, Said, SessionRef, TurnContext, TurnEnd, UserReplies};
+use toolbus_agent::{Agent, Notice, Occasion, Said, SessionRef, TurnContext, TurnEnd, UserReplies};
 use toolbus_bus::Asker;
 use toolbus_memory::{MemoryOwner, Preferences};
+use toolbus_models::outside::OutsideText;
 use toolbus_policy::SessionOwner;
 use toolbus_schedule::{Fire, RunEnd, RunTask, ScheduleOwner, ZoneUnreadable, Zones};
 use toolbus_store::LazyStore;
@@ -47,7 +48,8 @@ impl RunTask for ScheduledTurns {
                 on_event: &|_| {},
             };
 
-            let said = Said { text: text_of(&fire), id: Some(fire.id.clone()) };
+            let task = OutsideText::new(&source_of(&fire), &text_of(&fire));
+            let said = Said::from_outside(Occasion::ScheduledTask, task, fire.id.clone());
             let end = match self.agent.say(context, said).await {
                 Ok(report) => report.end,
                 Err(error) => return RunEnd::Failed(error.to_string()),
@@ -80,13 +82,18 @@ impl ScheduledTurns {
         };
         let at = SessionRef::new(agent, principal, session.clone());
         let text = format!("[The scheduled task '{}' {came}", fire.name);
-        self.agent.note(&at, Notice { id: fire.id.clone(), text }).await?;
+        self.agent.note(&at, Notice::new(fire.id.clone(), &source_of(fire), &text)).await?;
 
         if let Some(replies) = &self.replies {
             replies.tell(principal, &session, &fire.id, end.clone()).await;
         }
         Ok(())
     }
+}
+
+/// The source of a task and of what comes of it: a model has written the task.
+fn source_of(fire: &Fire) -> String {
+    format!("scheduled task {}", fire.name)
 }
 
 /// What the agent is told to do.

@@ -157,7 +157,8 @@ impl Notifier {
 impl OnTask for SessionNotices {
     fn tell<'a>(&'a self, event: &'a TaskEvent) -> BoxFuture<'a, Told> {
         Box::pin(async move {
-            let notice = Notice { id: event.task_id.clone(), text: event.text() };
+            let from = format!("agent {}", event.target);
+            let notice = Notice::new(event.task_id.clone(), &from, &event.text());
 
             if matches!(&event.what, TaskChange::Progress { text, .. } if text.is_empty()) {
                 return Told::Taken;
@@ -183,13 +184,13 @@ impl OnTask for SessionNotices {
 impl OnSubagent for SessionNotices {
     fn tell<'a>(&'a self, event: &'a SubagentEvent) -> BoxFuture<'a, toolbus_subagents::Told> {
         Box::pin(async move {
-            let text = event.text();
+            let (from, text) = (format!("subagent {}", event.id), event.text());
             if !event.what.is_end() {
                 let id = toolbus_wire::envelope::new_id();
-                self.tell_turn(&event.owner, Notice { id, text }).await;
+                self.tell_turn(&event.owner, Notice::new(id, &from, &text)).await;
                 return toolbus_subagents::Told::Taken;
             }
-            let notice = Notice { id: format!("subagent/{}", event.id), text };
+            let notice = Notice::new(format!("subagent/{}", event.id), &from, &text);
             match Self::tell(self, &event.owner, event.lineage.as_ref(), notice).await {
                 true => toolbus_subagents::Told::Taken,
                 false => toolbus_subagents::Told::Later,

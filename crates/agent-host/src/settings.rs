@@ -1,5 +1,7 @@
 //! The settings of `agent-host`.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::shared_settings::{
@@ -11,6 +13,7 @@ use toolbus_models::settings::ModelSettings;
 use toolbus_policy::PolicySettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
+use toolbus_store::Location;
 use toolbus_toolkits::anthropic_usage::AnthropicUsageSettings;
 use toolbus_toolkits::files::FilesSettings;
 use toolbus_toolkits::rest::RestSettings;
@@ -129,7 +132,7 @@ impl Default for Settings {
             bus: BusSettings::default(),
             scripts: ScriptsSettings::default(),
             mcp: McpSettings::default(),
-            policy: PolicySettings::default(),
+            policy: PolicySettings::standard(),
             grants: GrantSettings::default(),
             mcp_face: McpFaceSettings::default(),
             http: HttpSettings::default(),
@@ -164,6 +167,18 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Has MCP servers behind a shield see none of the files that hold secrets or state of these
+    /// settings, and not the file that these settings are from.
+    pub(crate) fn hide_secrets(&mut self, file: Option<PathBuf>) {
+        let mut paths = toolbus_config::secret_paths(self);
+        let location = state::location(self).ok().flatten();
+        paths.extend(location.iter().flat_map(Location::files));
+        let artifacts = self.artifacts.place.as_ref().filter(|place| !place.contains("://"));
+        paths.extend(artifacts.map(PathBuf::from));
+        paths.extend(file);
+        self.mcp.secret_paths = paths;
+    }
+
     /// Whether the MCP face is served at the port of the HTTP interface: where both have the same
     /// address, unless the system is to choose a port for each.
     pub(crate) fn shares_port(&self) -> bool {

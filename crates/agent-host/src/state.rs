@@ -220,3 +220,6 @@ impl KeptState {
         self.store.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use toolbus_agent::sessions::Error;
-use toolbus_agent::{Agent, Said, TurnContext, TurnEnd};
+use toolbus_agent::{Agent, Occasion, Said, TurnContext, TurnEnd};
 use toolbus_bus::Asker;
 use toolbus_models::completion::Completion;
 use toolbus_models::error::ModelError;
 use toolbus_models::model::{Model, OnEvent};
+use toolbus_models::outside::OutsideText;
 use toolbus_models::request::ModelRequest;
 use toolbus_policy::SessionOwner;
 use toolbus_subagents::{RunSubagent, SubagentEnd, SubagentRun};
@@ -55,7 +56,8 @@ impl RunSubagent for SubagentTurns {
 async fn run_turn(agent: &Agent, run: SubagentRun, paused: watch::Receiver<bool>) -> SubagentEnd {
     let model = Pausable { model: Arc::clone(agent.model()), paused };
     let agent = agent.with_model(Arc::new(model));
-    let said = Said { text: text_of(&run), id: Some(run.id.clone()) };
+    let task = OutsideText::new(&format!("agent {}", run.scope.agent), &text_of(&run));
+    let said = Said::from_outside(Occasion::SubagentTask, task, run.id.clone());
     loop {
         let scope = Arc::clone(&run.scope);
         let context = TurnContext { scope, asker: Asker::none(), on_event: &|_| {} };

@@ -29,7 +29,7 @@ pub const TARGETS: &[Target] = targets! {
     toolbus_query: json_value jq_filter grep_pattern searched_value searched_files parquet_file;
     toolbus_bus: topic_patterns;
     toolbus_rabbitmq: payloads stream;
-    toolbus_tools: schemas arguments secrets artifacts grants;
+    toolbus_tools: schemas arguments secrets artifacts grants grant_keys;
     toolbus_a2a: answers cards requests;
     toolbus_embeddings: tokenizer_file weights_file embedded_text;
     toolbus_mcp_agent: names;

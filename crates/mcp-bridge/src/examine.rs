@@ -46,6 +46,9 @@ async fn examine_keys(settings: &Settings) -> Vec<Finding> {
 
 async fn examine_servers(settings: &Settings, context: &Context) -> Vec<Finding> {
     let (mut findings, entries) = mcp_doctor::examine_list(&settings.mcp);
+    if mcp_doctor::has_shielded_servers(&settings.mcp, &entries) {
+        findings.push(mcp_doctor::SHIELDED_SERVERS.note());
+    }
     let vault = settings.vault();
     let mut mcp = settings.mcp.clone();
     if let Some((vault, _)) = &vault {

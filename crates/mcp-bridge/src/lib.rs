@@ -7,10 +7,12 @@ mod examine;
 mod login;
 pub mod settings;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use toolbus_bus::Bus;
+use toolbus_config::Environment;
 use toolbus_config::build_features::BuildFeature;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_mcp::ServerCredentials;
@@ -47,6 +49,8 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     };
 
     let own = arguments.settings();
+    let file = arguments.common.file(&Environment::of_process());
+    let file = file.path().map(Path::to_owned);
     match arguments.command {
         None if arguments.service.probe => {
             service::probe::<Settings>(&program(Role::Service), &arguments.common, own)
@@ -54,6 +58,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         None => {
             let work = |mut settings: Settings, context| {
                 settings.mcp.supervisor = Some(supervisor);
+                settings.hide_secrets(file);
                 settings.mcp.elects_owners = true;
                 serve(settings, context)
             };
@@ -66,6 +71,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         Some(Command::Doctor(options)) => {
             let work = |mut settings: Settings, context| {
                 settings.mcp.supervisor = Some(supervisor);
+                settings.hide_secrets(file);
                 settings.mcp.caller_tells_mistakes = true;
                 examine::examine(settings, context)
             };

@@ -1,5 +1,7 @@
 //! The settings of `mcp-bridge`.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::shared_settings::{
@@ -101,6 +103,16 @@ impl toolbus_config::Settings for Settings {
 impl Settings {
     fn location(&self) -> Result<Option<Location>, LocationError> {
         Location::or_default(self.store.as_ref().map(Secret::expose))
+    }
+
+    /// Has servers behind a shield see none of the files that hold secrets of these settings, and
+    /// not the file that these settings are from.
+    pub(crate) fn hide_secrets(&mut self, file: Option<PathBuf>) {
+        let mut paths = toolbus_config::secret_paths(self);
+        let location = self.location().ok().flatten();
+        paths.extend(location.iter().flat_map(Location::files));
+        paths.extend(file);
+        self.mcp.secret_paths = paths;
     }
 
     /// The vault and the store that it is in, where there is a key for it.

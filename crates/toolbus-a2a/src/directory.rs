@@ -13,6 +13,7 @@ use toolbus_bus::Envelope;
 use toolbus_search::{Ability, Service, ServiceKind};
 use toolbus_store::LazyStore;
 use toolbus_store::sqlx::{self, Row as _};
+use toolbus_tools::ForeignText;
 use toolbus_wire::clock::unix_now;
 use toolbus_wire::message::a2a::{AgentCard, AgentSkill};
 use toolbus_wire::name::AgentName;
@@ -166,9 +167,9 @@ impl Directory {
         let mut agents = agents.lock();
         for row in rows {
             let (id, seen_ms): (String, i64) = (row.try_get("id")?, row.try_get("seen_ms")?);
-            let Ok(card) = toolbus_json::from_trusted::<AgentCard>(row.try_get("card")?) else {
-                continue;
-            };
+            // Rows of older releases hold cards that are not clean.
+            let card = toolbus_json::from_trusted::<AgentCard>(row.try_get("card")?);
+            let Some(card) = card.ok().and_then(|card| check_card(card).ok()) else { continue };
             if claimed.lock().contains(&id) {
                 continue;
             }
@@ -426,12 +427,13 @@ pub fn service_of(card: AgentCard) -> Service {
     }
 }
 
-/// A card as it is kept: an agent that can be asked, and no more text than there may be.
+/// A card as it is kept: an agent that can be asked, and no more text than there may be, cleaned
+/// for models.
 fn check_card(card: AgentCard) -> Result<AgentCard, CardError> {
     AgentName::parse(&card.agent_name)?;
-    let word = |text: String| cut(text, WORD_BYTES_MAX);
+    let word = |text: String| ForeignText::line(&text, WORD_BYTES_MAX).into_string();
     let words = |texts: Vec<String>| texts.into_iter().take(WORDS_MAX).map(word).collect();
-    let about = |text: String| cut(text, DESCRIPTION_BYTES_MAX);
+    let about = |text: String| ForeignText::new(&text, DESCRIPTION_BYTES_MAX).into_string();
 
     let skill = |skill: AgentSkill| AgentSkill {
         id: word(skill.id),
@@ -445,7 +447,7 @@ fn check_card(card: AgentCard) -> Result<AgentCard, CardError> {
         description: card.description.map(about),
         version: card.version.map(word),
         skills: card.skills.map(|skills| skills.into_iter().take(SKILLS_MAX).map(skill).collect()),
-        url: card.url.map(about),
+        url: card.url.map(|url| ForeignText::line(&url, DESCRIPTION_BYTES_MAX).into_string()),
         protocol_version: card.protocol_version.map(word),
         auth_header_name: card.auth_header_name.map(word),
         // Nothing here calls an agent otherwise than over the bus.

@@ -37,6 +37,8 @@ pub const MIGRATIONS: Migrations = Migrations {
                   );
                   CREATE INDEX a2a_sent_agent ON a2a_sent (agent)",
         },
+    ],
+    additions: &[
         // What turns inherit that are begun to tell of a task, a `Lineage` in JSON; and the doors
         // that tasks came through.
         Migration {

@@ -20,16 +20,17 @@ use toolbus_policy::SessionOwner;
 use toolbus_tools::call::{Arguments, Call, Outcome, Output};
 use toolbus_tools::id::{RunId, SessionId, ToolName};
 use toolbus_tools::scope::DoorSet;
-use toolbus_tools::{Budget, CallError, Door, Invoker, Lineage, Principal, Scope};
+use toolbus_tools::{Budget, CallError, Door, ForeignText, Invoker, Lineage, Principal, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
 use tracing::Instrument as _;
 
 use crate::context::ContextBuilder;
-use crate::conversation::{ANSWERS_BREAK, Effect, Event, TurnEnd};
+use crate::conversation::{ANSWERS_BREAK, Effect, Event, Occasion, TurnEnd};
 use crate::notices::{Inbox, Notice, Noticed, Posted, TurnsUnderWay};
 use crate::people::PeopleServed;
 use crate::runs::{RunWork, Runs};
+use crate::said::Said;
 use crate::sessions::{
     EarlierTurn, Error, LEASE_RENEW_INTERVAL, OpenSession, SessionRef, Sessions,
 };
@@ -93,21 +94,6 @@ pub struct TurnReport {
     pub end: TurnEnd,
     /// What the model took.
     pub usage: TokenUsage,
-}
-
-/// Something that a user says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    /// The text.
-    pub text: String,
-    /// Its id, where it may come twice: it is answered once, and each time with the same answer.
-    pub id: Option<String>,
-}
-
-impl From<String> for Said {
-    fn from(text: String) -> Self {
-        Self { text, id: None }
-    }
 }
 
 /// Who is told what happens. It must not block.
@@ -177,7 +163,7 @@ impl Agent {
         let _serving = self.people.begin(&context.scope);
         let turn = async {
             let mut turn = self.open_turn(&context).await?;
-            let hint = self.deps.context.hint(&context.scope, &said.text).await;
+            let hint = self.deps.context.hint(&context.scope, said.words.text()).await;
             let report = turn.say(said, hint).await;
             turn.close().await;
             report
@@ -203,7 +189,8 @@ impl Agent {
                 turn.close().await;
                 return Ok(Noticed::InTurn);
             }
-            let report = turn.say(Said { text, id: Some(id) }, None).await;
+            let said = Said::from_outside(Occasion::Notice, text, id);
+            let report = turn.say(said, None).await;
             turn.close().await;
             report.map(Noticed::Turn)
         };
@@ -282,7 +269,8 @@ impl Agent {
         session: SessionId,
     ) -> Scope {
         let door = *doors.last().expect("a turn comes in by a door");
-        let scope = Scope::new(door, principal, agent.clone()).through(DoorSet::of(doors));
+        let scope = Scope::new(door, principal, agent.clone());
+        let scope = scope.with_earlier_doors(DoorSet::of(doors));
         self.deps.invoker.begin_run(scope.with_session(Some(session)))
     }
 
@@ -390,7 +378,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    async fn say(&mut self, said: Said, hint: Option<String>) -> Result<TurnReport, Error> {
+    async fn say(&mut self, said: Said, hint: Option<ForeignText>) -> Result<TurnReport, Error> {
         let earlier = said.id.as_deref().and_then(|id| self.session.earlier_turn(id));
         if let Some(EarlierTurn::Ended(end)) = earlier {
             return Ok(TurnReport { end, usage: self.usage });
@@ -401,9 +389,8 @@ impl<'a> Turn<'a> {
         }
 
         self.usage = TokenUsage::default();
-        let Said { text, id } = said;
-        let lineage = Some(Lineage::of(&self.scope));
-        let effects = self.session.record(Event::Said { text, hint, id, lineage }).await?;
+        let event = said.into_event(hint, Lineage::of(&self.scope));
+        let effects = self.session.record(event).await?;
         self.session.leave_with_turn();
         self.run(effects).await
     }

@@ -30,8 +30,9 @@ use toolbus_wire::message::user::{
 use toolbus_wire::name::AgentName;
 use toolbus_wire::{Message, Topic, message, queue, topic};
 
-use crate::agent::{Agent, Said, TurnContext, TurnEvent, TurnReport};
+use crate::agent::{Agent, TurnContext, TurnEvent, TurnReport};
 use crate::conversation::TurnEnd;
+use crate::said::Said;
 use crate::sessions::{self, Error, Exchange, SessionRef, Side};
 
 /// How long a turn may take, with its wait for the turns before it: RabbitMQ closes the channel of
@@ -225,8 +226,8 @@ impl Users {
                     asker: Asker::none(),
                     on_event: &on_event,
                 };
-                let text = said.content.clone();
-                let said = Said { text, id: Some(envelope.message_id.clone()) };
+                let id = Some(envelope.message_id.clone());
+                let said = Said::by_person(said.content.clone(), id);
 
                 match self.deps.agent.say(context, said).await {
                     // Another process has a turn in it, which will end.

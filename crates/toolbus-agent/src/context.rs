@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use toolbus_models::message::Message;
+use toolbus_models::outside::OUTSIDE_EXPLAINED;
 use toolbus_models::request::ModelRequest;
 use toolbus_search::KnownServices;
 use toolbus_tools::tool_search::FindTools;
-use toolbus_tools::{Invoker, Scope};
+use toolbus_tools::{ForeignText, Invoker, Scope};
 
 use crate::tool_lists::{DEFINITIONS_BYTES_DEFAULT, ToolLists};
 
@@ -17,10 +18,12 @@ use crate::tool_lists::{DEFINITIONS_BYTES_DEFAULT, ToolLists};
 const HINT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Tools of a hint: it is part of every turn.
 const HINT_TOOLS_MAX: usize = 5;
-/// Longest description in a hint, in characters.
-const HINT_DESCRIPTION_CHARS_MAX: usize = 160;
+/// Longest description in a hint, in bytes.
+const HINT_DESCRIPTION_BYTES_MAX: usize = 320;
 /// Most of a hint that tools take, in bytes.
 const HINT_TOOLS_BYTES_MAX: usize = 2 << 10;
+/// Most bytes of a hint.
+const HINT_BYTES_MAX: usize = 8 << 10;
 
 /// Builds requests of a model.
 pub struct ContextBuilder {
@@ -37,12 +40,17 @@ const TOOLS_HINT: &str = "Potentially relevant tools for this request (tool_sear
                           that are not listed):";
 
 impl ContextBuilder {
-    /// A builder that says this of the agent.
+    /// A builder that says this of the agent, and behind it what text from outside is.
     #[must_use]
-    pub fn new(system: impl Into<Arc<str>>) -> Self {
+    pub fn new(system: impl AsRef<str>) -> Self {
+        let system = system.as_ref().trim_end();
+        let system: Arc<str> = match system.is_empty() {
+            true => OUTSIDE_EXPLAINED.into(),
+            false => format!("{system}\n\n{OUTSIDE_EXPLAINED}").into(),
+        };
         let services = KnownServices::default();
         let tools = ToolLists::new(DEFINITIONS_BYTES_DEFAULT);
-        Self { system: system.into(), tools, services, finder: None }
+        Self { system, tools, services, finder: None }
     }
 
     /// The same, which leaves tools out whose definitions are beyond so many bytes, until they were
@@ -65,12 +73,13 @@ impl ContextBuilder {
     }
 
     /// What a turn is told beside what the user says: the services that fit it best, and with a
-    /// finder the few tools of those that the caller may use.
-    pub async fn hint(&self, scope: &Scope, said: &str) -> Option<String> {
+    /// finder the few tools of those that the caller may use. Their names and descriptions are from
+    /// outside.
+    pub async fn hint(&self, scope: &Scope, said: &str) -> Option<ForeignText> {
         let services = self.services.hint(said);
         let tools = self.hint_at_tools(scope, said).await;
         let hints: Vec<_> = [services, tools].into_iter().flatten().collect();
-        (!hints.is_empty()).then(|| hints.join("\n\n"))
+        (!hints.is_empty()).then(|| ForeignText::new(&hints.join("\n\n"), HINT_BYTES_MAX))
     }
 
     async fn hint_at_tools(&self, scope: &Scope, said: &str) -> Option<String> {
@@ -81,7 +90,7 @@ impl ContextBuilder {
         for entry in found.iter().take(HINT_TOOLS_MAX) {
             let tool = &entry.tool;
             let mut line = format!("\n- {}", tool.name);
-            let about = single_line(&tool.description);
+            let about = ForeignText::line(&tool.description, HINT_DESCRIPTION_BYTES_MAX);
             if !about.is_empty() {
                 let _ = write!(line, ": {about}");
             }
@@ -113,16 +122,6 @@ impl ContextBuilder {
             session_key: scope.session.as_ref().map(|session| session.as_str().into()),
             ..ModelRequest::default()
         }
-    }
-}
-
-/// The beginning of a text in one line, without what cannot be seen.
-fn single_line(text: &str) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
-    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(HINT_DESCRIPTION_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
     }
 }
 

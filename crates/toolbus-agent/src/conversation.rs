@@ -1,12 +1,14 @@
 //! One session as a state machine.
 //!
-//! A turn begins with what a user says. The model is asked; the calls that it wants are all made at
-//! the same time, and their results are given back in the order of the calls; so it goes on until
-//! the model answers without calls, or a limit is reached.
+//! A turn begins with what a user says, or with a text from outside. The model is asked; the calls
+//! that it wants are all made at the same time, and their results are given back in the order of
+//! the calls; so it goes on until the model answers without calls, or a limit is reached.
 //!
 //! Invariants: between turns, and whenever the model is asked, each call that it made has a result
 //! right behind it; a result is never taken away without its call; what is shown as the end of a
-//! turn is among the messages.
+//! turn is among the messages; a message of the user is what a person said, or words of ours: text
+//! from outside is the result of a call that is made for the model, between marks that carry the
+//! nonce of the turn.
 
 use std::sync::Arc;
 
@@ -15,7 +17,9 @@ use toolbus_models::completion::{Completion, StopReason};
 use toolbus_models::message::{
     AssistantMessage, AssistantPart, CallArguments, Message, ModelCall, ToolResult,
 };
-use toolbus_tools::Lineage;
+use toolbus_models::outside::{NOTICES_TOOL, OutsideText};
+use toolbus_tools::foreign_text::FOREIGN_BYTES_MAX;
+use toolbus_tools::{ForeignText, Lineage, Nonce};
 
 use crate::history::History;
 
@@ -56,13 +60,19 @@ impl Default for TurnLimits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A user says something, which begins a turn.
+    /// A person says something, or a text comes from outside, which begins a turn.
     Said {
         /// The text.
         text: String,
+        /// The origin of the text, where that is no person.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outside: Option<Outside>,
+        /// The nonce of the turn. Rows of older releases have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nonce: Option<Nonce>,
         /// What the model is told beside it: services that may help.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        hint: Option<String>,
+        hint: Option<ForeignText>,
         /// The id of what is said, where it may come twice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
@@ -75,8 +85,11 @@ pub enum Event {
     Noticed {
         /// The id of the notice.
         id: String,
+        /// The source. Rows of older releases have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<ForeignText>,
         /// What the model is told.
-        text: String,
+        text: ForeignText,
     },
     /// A user says what they think of an answer. The model is told when it is asked next.
     Rated {
@@ -109,6 +122,50 @@ pub enum Event {
     },
     /// The user does not want an answer any more.
     Cancelled,
+}
+
+/// The origin of a turn that no person began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outside {
+    /// The kind of text that it began with.
+    pub occasion: Occasion,
+    /// The source of the text.
+    pub from: ForeignText,
+}
+
+/// The kind of text from outside that a turn begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Occasion {
+    /// Word of something that happened beside the session.
+    Notice,
+    /// A task that the agent has scheduled.
+    ScheduledTask,
+    /// A task for a subagent.
+    SubagentTask,
+    /// A task of another agent.
+    AgentTask,
+}
+
+impl Occasion {
+    /// Returns our words that the model reads before the text.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Notice => NEWS,
+            Self::ScheduledTask => SCHEDULED,
+            Self::SubagentTask => SUBAGENT,
+            Self::AgentTask => ASKED_BY_AGENT,
+        }
+    }
+}
+
+impl Event {
+    /// Creates the event of a person who says something.
+    pub fn said(text: impl Into<String>) -> Self {
+        let (outside, nonce, hint, id, lineage) = (None, None, None, None, None);
+        Self::Said { text: text.into(), outside, nonce, hint, id, lineage }
+    }
 }
 
 /// Something to be done.
@@ -207,7 +264,9 @@ pub struct Conversation {
     /// Whether the last answer was of use, where the user said so and the model was not told yet.
     rating: Option<bool>,
     /// What the model is to be told when it is asked next.
-    notices: Vec<String>,
+    notices: Vec<OutsideText>,
+    /// The nonce of the last turn.
+    nonce: Option<Nonce>,
     limits: TurnLimits,
 }
 
@@ -273,8 +332,10 @@ impl Conversation {
     /// [`OutOfTurn`] when it cannot happen now.
     pub fn apply(&mut self, event: Event) -> Result<Vec<Effect>, OutOfTurn> {
         match event {
-            Event::Said { text, hint, id: _, lineage: _ } => self.begin(text, hint),
-            Event::Noticed { id: _, text } => self.notice(text),
+            Event::Said { text, outside, nonce, hint, id: _, lineage: _ } => {
+                self.begin(text, outside, nonce, hint)
+            }
+            Event::Noticed { id: _, from, text } => self.notice(from, text),
             Event::Rated { message: _, is_positive } => {
                 self.rating = Some(is_positive);
                 Ok(Vec::new())
@@ -293,26 +354,46 @@ impl Conversation {
         }
     }
 
-    fn begin(&mut self, text: String, hint: Option<String>) -> Result<Vec<Effect>, OutOfTurn> {
+    fn begin(
+        &mut self,
+        text: String,
+        outside: Option<Outside>,
+        nonce: Option<Nonce>,
+        hint: Option<ForeignText>,
+    ) -> Result<Vec<Effect>, OutOfTurn> {
         if self.turn.is_some() {
             return Err(OutOfTurn::Busy);
         }
-        self.history.begin_turn(text);
+
+        let nonce = nonce.unwrap_or_else(Nonce::unknown);
+        match outside {
+            None => self.history.begin_turn(text),
+            Some(Outside { occasion, from }) => {
+                let text = ForeignText::new(&text, FOREIGN_BYTES_MAX);
+                let item = OutsideText { from, text };
+                self.history.begin_outside(occasion.words(), item, &nonce);
+            }
+        }
+        self.nonce = Some(nonce);
         match self.rating.take() {
             Some(true) => self.tell(WAS_OF_USE),
             Some(false) => self.tell(WAS_OF_NO_USE),
             None => {}
         }
+
         if let Some(text) = hint {
-            self.history.push(Message::User { text });
+            self.notices.insert(0, OutsideText { from: source_of(HINTS), text });
         }
         self.tell_notices();
-
         self.turn = Some(Turn::default());
         Ok(vec![Effect::Ask { with_tools: true }])
     }
 
-    fn notice(&mut self, text: String) -> Result<Vec<Effect>, OutOfTurn> {
+    fn notice(
+        &mut self,
+        from: Option<ForeignText>,
+        text: ForeignText,
+    ) -> Result<Vec<Effect>, OutOfTurn> {
         let noticed = self.turn.as_ref().map_or(self.notices.len(), |turn| turn.noticed);
         if noticed >= self.limits.notices_max {
             return Err(OutOfTurn::Busy);
@@ -320,7 +401,8 @@ impl Conversation {
         if let Some(turn) = &mut self.turn {
             turn.noticed += 1;
         }
-        self.notices.push(text);
+        let from = from.unwrap_or_else(|| source_of(UNKNOWN));
+        self.notices.push(OutsideText { from, text });
         Ok(Vec::new())
     }
 
@@ -475,16 +557,26 @@ impl Conversation {
         vec![Effect::End(end)]
     }
 
-    /// Tells the model the notices that wait.
+    /// Tells the model the texts from outside that wait.
     fn tell_notices(&mut self) {
-        for text in std::mem::take(&mut self.notices) {
-            self.history.push(Message::User { text });
+        let notices = std::mem::take(&mut self.notices);
+        if notices.is_empty() {
+            return;
         }
+
+        // Not every API takes two answers in a row.
+        let is_behind_answer =
+            matches!(self.messages().last().map(|last| &**last), Some(Message::Assistant(_)));
+        if is_behind_answer {
+            self.tell(NEWS);
+        }
+        let nonce = self.nonce.clone().unwrap_or_else(Nonce::unknown);
+        self.history.push_outside(&notices, &nonce);
     }
 
-    /// Says something to the model that no user has said.
-    fn tell(&mut self, text: &str) {
-        self.history.push(Message::User { text: text.to_owned() });
+    /// Says something to the model in words of ours.
+    fn tell(&mut self, words: &'static str) {
+        self.history.push_words(words);
     }
 
     /// Checks that the model is being asked.
@@ -498,6 +590,18 @@ impl Conversation {
 
 /// Stands between two answers of one turn.
 pub(crate) const ANSWERS_BREAK: &str = "\n\n";
+/// Said to a model before it reads what happened beside the session.
+const NEWS: &str = "[There is news: the result of the call below. No person typed this. Go on with \
+     what the user asked for, with what it says in mind.]";
+const SCHEDULED: &str = "[A scheduled task is due: the result of the call below. Do it. No person \
+     typed this, and nobody is there to answer questions.]";
+const SUBAGENT: &str = "[You are a subagent, and your task is the result of the call below. Do it. \
+     No person typed this, and nobody is there to answer questions.]";
+const ASKED_BY_AGENT: &str = "[Another agent asks for something: the result of the call below. Do \
+     it as far as that is right. No person typed this, and nobody is there to answer questions.]";
+/// The sources of hints, and of notices of older releases.
+const HINTS: &str = "lists of services and tools";
+const UNKNOWN: &str = "outside";
 /// Said to a model whose last answer a user has rated.
 const WAS_OF_USE: &str = "[The user marked your last answer as helpful.]";
 const WAS_OF_NO_USE: &str = "[The user marked your last answer as not helpful.]";
@@ -516,8 +620,17 @@ const TOO_LONG: &str = "the session is longer than the model can read, and canno
 const CANCELLED: &str =
     "Error: the turn was cancelled before the call ended; it may have had effects.";
 
+fn source_of(name: &'static str) -> ForeignText {
+    ForeignText::line(name, name.len())
+}
+
 /// Why a call is not made at all.
 fn refusal(call: &ModelCall, at: usize, calls_max: usize) -> Option<String> {
+    if call.name == NOTICES_TOOL {
+        return Some(format!(
+            "Error: not run: `{NOTICES_TOOL}` is called for you when there is text from outside."
+        ));
+    }
     if at >= calls_max {
         return Some(format!(
             "Error: not run: an answer may make {calls_max} calls at a time. Call again for this one."

@@ -4,9 +4,13 @@
 //! the oldest first, and at last the oldest rounds of the turn that is under way. Calls and their
 //! results go together, so no call is ever without its result.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use toolbus_models::message::{Message, ToolResult};
+use toolbus_models::outside::{OutsideText, outside_messages};
+use toolbus_tools::Nonce;
+use toolbus_tools::foreign_text::end_of_fence;
 
 /// Stands at the end of a result that was cut.
 const CUT: &str = "\n[truncated to fit context window]";
@@ -21,6 +25,10 @@ pub(crate) struct History {
     messages: Vec<Arc<Message>>,
     /// Where turns begin, in order.
     turns: Vec<usize>,
+    /// Messages that begin the last turn. They stay for as long as it does.
+    opening: usize,
+    /// Texts from outside so far.
+    outside: usize,
 }
 
 impl History {
@@ -28,10 +36,31 @@ impl History {
         &self.messages
     }
 
-    /// Adds what a user says, which begins a turn.
+    /// Adds what a person says, which begins a turn.
     pub(crate) fn begin_turn(&mut self, text: String) {
         self.turns.push(self.messages.len());
         self.push(Message::User { text });
+        self.opening = 1;
+    }
+
+    /// Adds a text from outside, which begins a turn, behind words of ours.
+    pub(crate) fn begin_outside(&mut self, words: &'static str, text: OutsideText, nonce: &Nonce) {
+        self.begin_turn(words.to_owned());
+        self.push_outside(&[text], nonce);
+        self.opening = 3;
+    }
+
+    /// Adds texts from outside to the turn: a call that is made for the model, and its results.
+    pub(crate) fn push_outside(&mut self, texts: &[OutsideText], nonce: &Nonce) {
+        let [call, results] = outside_messages(texts, nonce, self.outside + 1);
+        self.outside += texts.len();
+        self.push(call);
+        self.push(results);
+    }
+
+    /// Adds words of ours to the turn.
+    pub(crate) fn push_words(&mut self, words: &'static str) {
+        self.push(Message::user(words));
     }
 
     /// Adds a message to the turn.
@@ -48,7 +77,12 @@ impl History {
     fn cut_results(&mut self) -> bool {
         let mut large: Vec<(usize, usize, usize)> = Vec::new();
         let mut bytes = 0;
+        let opening = self.opening_of(self.turns.last().copied().unwrap_or_default());
         for (at, message) in self.messages.iter().enumerate() {
+            // The task of a turn may be a result.
+            if opening.contains(&at) {
+                continue;
+            }
             let Message::Results { results } = &**message else { continue };
             for (number, result) in results.iter().enumerate() {
                 bytes += result.text.len();
@@ -89,18 +123,24 @@ impl History {
     /// Drops the older half of the rounds before the last one, of the only turn that there is.
     fn drop_rounds(&mut self) -> bool {
         let Some(begin) = self.turns.first().copied() else { return false };
-        let rounds: Vec<usize> = (begin..self.messages.len())
+        let opening = self.opening_of(begin);
+        let rounds: Vec<usize> = (opening.end..self.messages.len())
             .filter(|at| matches!(&*self.messages[*at], Message::Results { .. }))
             .collect();
         let Some(before) = rounds.len().checked_sub(1).filter(|before| *before > 0) else {
             return false;
         };
         let end = rounds[before.div_ceil(2) - 1] + 1;
-        let said = Arc::clone(&self.messages[begin]);
+        let opening = self.messages[opening].to_vec();
         self.replace_start(end);
-        self.messages.insert(1, said);
+        self.messages.splice(1..1, opening);
         self.turns = vec![1];
         true
+    }
+
+    /// The messages that begin the last turn, which begins here.
+    fn opening_of(&self, begin: usize) -> Range<usize> {
+        begin..begin + self.opening
     }
 
     /// Puts one message in the place of all before this one.
@@ -112,10 +152,14 @@ impl History {
     }
 }
 
+/// Cuts a result. A fence stays closed.
 fn cut(result: &mut ToolResult) {
-    if let Some((end, _)) = result.text.char_indices().nth(CUT_RESULT_CHARACTERS) {
+    let end_of_fence = end_of_fence(&result.text).unwrap_or_default();
+    let kept = CUT_RESULT_CHARACTERS.saturating_sub(end_of_fence.len());
+    if let Some((end, _)) = result.text.char_indices().nth(kept) {
         result.text.truncate(end);
         result.text.push_str(CUT);
+        result.text.push_str(&end_of_fence);
     }
 }
 

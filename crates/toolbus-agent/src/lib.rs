@@ -16,11 +16,15 @@ mod history;
 mod notices;
 mod people;
 mod runs;
+mod said;
 mod tool_lists;
 
-pub use agent::{Agent, AgentDeps, Said, TurnContext, TurnEvent, TurnReport};
+pub use agent::{Agent, AgentDeps, TurnContext, TurnEvent, TurnReport};
 pub use bus_users::{BusUsers, BusUsersDeps, UserReplies, bus_users_bytes_max};
 pub use context::ContextBuilder;
-pub use conversation::{Conversation, Effect, Event, TurnEnd, TurnLimit, TurnLimits};
+pub use conversation::{
+    Conversation, Effect, Event, Occasion, Outside, TurnEnd, TurnLimit, TurnLimits,
+};
 pub use notices::{Notice, Noticed};
+pub use said::{Said, Words};
 pub use sessions::{Exchange, MIGRATIONS, OpenSession, SessionInfo, SessionRef, Sessions, Side};

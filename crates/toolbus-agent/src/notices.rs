@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Notify, oneshot};
+use toolbus_models::outside::OutsideText;
 
 use crate::agent::TurnReport;
 use crate::sessions::SessionRef;
@@ -18,8 +19,16 @@ const WAITING_MAX: usize = 4;
 pub struct Notice {
     /// Its id. It is told once in a session, however often it comes.
     pub id: String,
-    /// The text, as the model reads it.
-    pub text: String,
+    /// The text, with its source.
+    pub text: OutsideText,
+}
+
+impl Notice {
+    /// Creates a notice of this text, which is cleaned.
+    #[must_use]
+    pub fn new(id: impl Into<String>, from: &str, text: &str) -> Self {
+        Self { id: id.into(), text: OutsideText::new(from, text) }
+    }
 }
 
 /// How a session was told.

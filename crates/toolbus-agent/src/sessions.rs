@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Serialize;
+use toolbus_models::outside::OutsideText;
 use toolbus_policy::owner_text;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{LazyStore, Lease, Migration, Migrations, Transaction};
@@ -47,6 +48,8 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: "ALTER TABLE agent_events ADD COLUMN at_ms BIGINT NOT NULL DEFAULT 0;
                   CREATE INDEX agent_sessions_session ON agent_sessions (session)",
         },
+    ],
+    additions: &[
         // What runs have spent: see `runs`.
         Migration {
             version: 3,
@@ -392,7 +395,8 @@ impl Sessions {
         let mut conversation = Conversation::new(self.limits);
         let mut exchanges = Vec::new();
         for WrittenEvent { event, at_ms, .. } in self.events(at).await? {
-            if let Event::Said { text, .. } = &event {
+            // What no person said is not shown as the user's.
+            if let Event::Said { text, outside: None, .. } = &event {
                 exchanges.push(Exchange { side: Side::User, text: text.clone(), at_ms });
             }
             for effect in conversation.apply(event)? {
@@ -567,10 +571,10 @@ impl OpenSession {
     /// # Errors
     /// As of [`record`](Self::record).
     pub(crate) async fn record_notice(&mut self, notice: Notice) -> Result<Vec<Effect>, Error> {
-        let Notice { id, text } = notice;
+        let Notice { id, text: OutsideText { from, text } } = notice;
         match self.was_noticed(&id) {
             true => Ok(Vec::new()),
-            false => self.record(Event::Noticed { id, text }).await,
+            false => self.record(Event::Noticed { id, from: Some(from), text }).await,
         }
     }
 

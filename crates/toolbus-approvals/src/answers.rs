@@ -29,6 +29,10 @@ const NOTE_BYTES_MAX: usize = 1_024;
 const ID_PREFIX_MIN: usize = 4;
 /// Most remembered answers.
 const REMEMBERED_MAX: i64 = 10_000;
+/// How long a yes to a rule that asks once per tool holds, where its approver does not say.
+const ONCE_PER_TOOL_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Most approvals that one yes for a tool answers beside its own.
+const ANSWERED_ALONG_MAX: i64 = 1_000;
 
 /// The approvals of a store, for those who answer them. Clones are the same.
 #[derive(Clone)]
@@ -84,6 +88,22 @@ impl Answer {
 impl Approve {
     /// A yes for one call.
     pub const ONCE: Self = Self::Yes { remember: Remember::Once, remember_for: Duration::ZERO };
+
+    /// A yes to what is bound so. What its approver does not say is as the rule has it: a rule that
+    /// asks once per tool takes a yes for the tool and a year, any other for the one call.
+    /// `remember_for` is how long all other answers are remembered.
+    #[must_use]
+    pub fn yes(
+        asked: &Binding,
+        remember: Option<Remember>,
+        time: Option<Duration>,
+        remember_for: Duration,
+    ) -> Self {
+        let remember = remember.unwrap_or_else(|| asked.default_remember());
+        let is_once_per_tool = asked.agent.is_some() && remember == Remember::Tool;
+        let standard = if is_once_per_tool { ONCE_PER_TOOL_TTL } else { remember_for };
+        Self::Yes { remember, remember_for: time.unwrap_or(standard) }
+    }
 
     const fn state(&self) -> ApprovalState {
         match self {
@@ -288,6 +308,9 @@ async fn answer_in(
     match &answer.verdict {
         Approve::Yes { remember, remember_for } => {
             remember_in(transaction, &asked, *remember, *remember_for, &answer.by).await?;
+            if asked.binding.agent.is_some() && *remember == Remember::Tool {
+                approve_along_in(transaction, &asked, &answer.by).await?;
+            }
         }
         Approve::ForChain(more) => {
             chain_answer::insert_in(transaction, &asked, more, &answer.by).await?;
@@ -297,6 +320,45 @@ async fn answer_in(
     transaction.notify(CHANGES);
     let approval = approval_in(transaction, id).await?;
     Ok(approval.unwrap_or_else(|| Err(Error::NotFound(id.to_owned()))))
+}
+
+/// Approves what else waits for the yes that was just given for a tool: calls that a turn makes at
+/// the same time are asked about once.
+async fn approve_along_in(
+    transaction: &mut Transaction,
+    answered: &Approval,
+    by: &BoundPrincipal,
+) -> Result<(), toolbus_store::Error> {
+    let now = transaction.now_ms().await?;
+    let text = format!(
+        "SELECT {COLUMNS} FROM approvals
+         WHERE state = 'pending' AND expires_ms > $1 AND subject = $2 LIMIT $3"
+    );
+    let waiting = sqlx::query(AssertSqlSafe(text))
+        .bind(now)
+        .bind(&*answered.binding.subject)
+        .bind(ANSWERED_ALONG_MAX);
+    let waiting = waiting.fetch_all(transaction.connection()).await?;
+
+    // One that cannot be read is asked about by itself.
+    let waiting = waiting.iter().filter_map(|row| Approval::of_row(row).ok());
+    let holds_for = answered.binding.remembered_digest(Remember::Tool);
+    let is_same = |other: &Approval| other.binding.remembered_digest(Remember::Tool) == holds_for;
+    let same: Vec<String> = waiting.filter(is_same).map(|other| other.id).collect();
+    for id in same {
+        sqlx::query(
+            "UPDATE approvals SET state = 'approved', answered_ms = $2, answered_by = $3,
+                 expires_ms = $4
+             WHERE id = $1 AND state = 'pending'",
+        )
+        .bind(id)
+        .bind(now)
+        .bind(by.to_string())
+        .bind(later(now, APPROVED_TTL))
+        .execute(transaction.connection())
+        .await?;
+    }
+    Ok(())
 }
 
 /// Whether the answer is one that can be given; and what runs, where that is something else than

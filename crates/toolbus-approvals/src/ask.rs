@@ -13,7 +13,7 @@ use toolbus_wire::message::toolbus::{AskError, AskKind};
 
 use crate::answers::Approve;
 use crate::approval::Approval;
-use crate::binding::Remember;
+use crate::binding::{Binding, Remember};
 use crate::chain_answer::{CHAIN_CALLS_MAX, ForChain};
 use crate::shown::ShownArguments;
 
@@ -65,16 +65,16 @@ pub(crate) async fn ask(
     let from = Some(format!("toolbus, for the agent {}", approval.agent));
     let answer = asker.ask(Question { kind, from, params, round: None }).await?;
     Ok(if knows_approvals {
-        read_answer(&answer, remember_for)
+        read_answer(&answer, &approval.binding, remember_for)
     } else {
-        read_form(&answer, remember_for)
+        read_form(&answer, &approval.binding, remember_for)
     })
 }
 
 /// The question for a caller that supports approvals. For arguments over 64 KiB it has the member
 /// `argumentsParts` instead of `arguments`. The answer is an object of `action` (`approve`,
 /// `deny` or `modify`), of `modifiedArguments` with the last, and of `remember` (`once`, `session`,
-/// `tool` or `arguments`), or of `forChain` with how many `calls` more the same chain may make, and
+/// `tool` or `arguments`; when it is missing, the question's own `remember` holds), or of `forChain` with how many `calls` more the same chain may make, and
 /// the `arguments` that they have.
 fn approval_params(approval: &Approval) -> Value {
     let arguments = &approval.binding.arguments;
@@ -87,6 +87,7 @@ fn approval_params(approval: &Approval) -> Value {
         "risk": approval.risk,
         "rule": approval.binding.rule,
         "reason": approval.reason,
+        "remember": approval.binding.default_remember(),
         "session": approval.binding.session,
         "chain": approval.binding.chain,
         "principal": approval.binding.principal,
@@ -94,13 +95,13 @@ fn approval_params(approval: &Approval) -> Value {
     })
 }
 
-fn read_answer(answer: &Value, remember_for: Duration) -> Approve {
+fn read_answer(answer: &Value, asked: &Binding, remember_for: Duration) -> Approve {
     match answer["action"].as_str() {
         Some("approve") if !answer["forChain"].is_null() => {
             let more = serde_json::from_value(answer["forChain"].clone());
             more.map_or(Approve::No, Approve::ForChain)
         }
-        Some("approve") => yes(&answer["remember"], remember_for),
+        Some("approve") => yes(&answer["remember"], asked, remember_for),
         Some("modify") => Approve::With(answer["modifiedArguments"].clone()),
         _ => Approve::No,
     }
@@ -109,8 +110,15 @@ fn read_answer(answer: &Value, remember_for: Duration) -> Approve {
 /// The same as a form.
 fn form_params(approval: &Approval) -> Value {
     let arguments = ShownArguments::text_of(&approval.binding.arguments);
+    let standard = approval.binding.default_remember();
+    let is_once_per_tool = standard == Remember::Tool;
+    let covers = match is_once_per_tool {
+        true => " A yes covers every later call of this tool, with any arguments.",
+        false => "",
+    };
     let message = format!(
-        "May '{}' run? Risk: {}. Why you are asked: {} (rule '{}'). Arguments:\n{arguments}",
+        "May '{}' run? Risk: {}. Why you are asked: {} (rule '{}').{covers} \
+         Arguments:\n{arguments}",
         approval.binding.subject, approval.risk, approval.reason, approval.binding.rule,
     );
 
@@ -128,10 +136,11 @@ fn form_params(approval: &Approval) -> Value {
             "type": "string",
             "title": "How far a yes holds",
             "enum": remember,
-            "default": "once",
+            "default": standard,
         },
     });
-    if approval.binding.chain.is_some() {
+    // A yes for the tool covers the calls of a chain, too.
+    if approval.binding.chain.is_some() && !is_once_per_tool {
         properties["more_calls"] = json!({
             "type": "integer",
             "title": "How many more calls of this tool the same program may make",
@@ -154,14 +163,14 @@ fn form_params(approval: &Approval) -> Value {
     })
 }
 
-fn read_form(answer: &Value, remember_for: Duration) -> Approve {
+fn read_form(answer: &Value, asked: &Binding, remember_for: Duration) -> Approve {
     let content = &answer["content"];
     if answer["action"] != "accept" || content["decision"] != "approve" {
         return Approve::No;
     }
     match &content["more_calls"] {
-        Value::Null => yes(&content["remember"], remember_for),
-        calls if calls.as_u64() == Some(0) => yes(&content["remember"], remember_for),
+        Value::Null => yes(&content["remember"], asked, remember_for),
+        calls if calls.as_u64() == Some(0) => yes(&content["remember"], asked, remember_for),
         calls => for_chain(content, calls).map_or(Approve::No, Approve::ForChain),
     }
 }
@@ -182,13 +191,13 @@ fn for_chain(content: &Value, calls: &Value) -> Option<ForChain> {
 }
 
 /// A yes that is remembered in a way that nobody knows is a no.
-fn yes(remember: &Value, remember_for: Duration) -> Approve {
+fn yes(remember: &Value, asked: &Binding, remember_for: Duration) -> Approve {
     let remember = match remember {
-        Value::Null => Some(Remember::Once),
+        Value::Null => Some(asked.default_remember()),
         Value::String(name) => Remember::parse(name),
         _ => None,
     };
-    remember.map_or(Approve::No, |remember| Approve::Yes { remember, remember_for })
+    remember.map_or(Approve::No, |remember| Approve::yes(asked, Some(remember), None, remember_for))
 }
 
 #[cfg(test)]

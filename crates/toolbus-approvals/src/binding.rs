@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
 use toolbus_tools::canonical::{canonical_text, sha256_hex};
 use toolbus_tools::gate::Passage;
-use toolbus_tools::policy::ApprovalDemand;
+use toolbus_tools::policy::{ApprovalDemand, ApprovalExtent};
 use toolbus_tools::scope::{Principal, Proof};
 
 /// Longest text of a binding, in bytes: the longest arguments of a call, and 64 KiB for the other
@@ -38,6 +38,10 @@ pub struct Binding {
     pub chain: Option<String>,
     /// The rule that wants the approval.
     pub rule: String,
+    /// The agent that is called for, where the rule asks once per tool: a yes holds for this agent.
+    /// `None` for a tool of which no definition is known: nothing would tell that it has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
 }
 
 /// Who calls or answers, with how that is known.
@@ -70,6 +74,8 @@ impl Binding {
     #[must_use]
     pub fn of(passage: &Passage, demand: &ApprovalDemand) -> Self {
         let scope = &passage.call.scope;
+        let is_known = passage.subject.definition.is_some();
+        let is_once_per_tool = demand.extent == ApprovalExtent::Tool && is_known;
         Self {
             version: VERSION,
             subject: passage.subject.id.to_string(),
@@ -80,7 +86,14 @@ impl Binding {
             session: scope.session.as_ref().map(ToString::to_string),
             chain: scope.chain(),
             rule: demand.rule.to_string(),
+            agent: is_once_per_tool.then(|| scope.agent.to_string()),
         }
+    }
+
+    /// How far a yes holds whose approver does not say.
+    #[must_use]
+    pub fn default_remember(&self) -> Remember {
+        if self.agent.is_some() { Remember::Tool } else { Remember::Once }
     }
 
     /// The same with other arguments.
@@ -113,6 +126,10 @@ impl Binding {
             "principal": self.principal,
             "rule": self.rule,
         });
+        if let Some(agent) = &self.agent {
+            holds_for["agent"] = json!(agent);
+        }
+
         match remember {
             Remember::Once => return None,
             Remember::Session => holds_for["session"] = json!(self.session.as_ref()?),

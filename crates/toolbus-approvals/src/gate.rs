@@ -187,7 +187,7 @@ impl ApprovalGate {
         let request = case.slot.request();
         let request = request.and_then(|request| serde_json::to_string(&request).ok());
         if case.asker.is_none() && request.is_none() && !config.wait_for_operator {
-            return Err(case.refuse(match case.askable {
+            return Err(case.refuse_unasked(match case.askable {
                 Askable::TooLargeForForm => "its arguments are too long for the form of its caller",
                 _ => "there is nobody to ask",
             }));
@@ -290,7 +290,7 @@ impl ApprovalGate {
             tracing::debug!(%error, approval = approval.id, "the caller does not answer");
             return Ok(());
         }
-        let refusal = case.refuse(&format!("nobody could be asked: {error}"));
+        let refusal = case.refuse_unasked(&format!("nobody could be asked: {error}"));
         let expired = self.desk().rows.expire(&approval.id, "nobody could be asked").await;
         expired.map_err(|error| case.refuse_for(&error))?;
         Err(refusal)

@@ -75,6 +75,7 @@ pub const MIGRATIONS: Migrations = Migrations {
               CREATE INDEX approvals_chains_over ON approvals_chains (expires_ms)",
         },
     ],
+    additions: &[],
 };
 
 /// The part of the state that is waited for.

@@ -38,4 +38,5 @@ pub const MIGRATIONS: Migrations = Migrations {
                   bytes BIGINT NOT NULL
               )",
     }],
+    additions: &[],
 };

@@ -16,5 +16,5 @@ mod writer;
 
 pub use audit::{Audit, AuditConfig};
 pub use log::{AuditLog, LIST_MAX, Query};
-pub use row::AuditRow;
+pub use row::{AuditRow, CallLineage};
 pub use tables::MIGRATIONS;

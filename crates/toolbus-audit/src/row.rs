@@ -1,16 +1,19 @@
 //! One row: what is kept of a call.
 
-use serde::Serialize;
-use toolbus_policy::principal_text;
+use serde::{Deserialize, Serialize};
+use toolbus_policy::{owner_text, principal_text};
+use toolbus_store::JsonColumn;
 use toolbus_store::sqlx::any::{AnyArguments, AnyRow};
 use toolbus_store::sqlx::query::Query;
 use toolbus_store::sqlx::{Any, Error, FromRow, Row as _};
+use toolbus_tools::Scope;
 use toolbus_tools::observe::{CallEvent, CallRecord};
+use toolbus_tools::scope::DoorSet;
 use toolbus_wire::Execution;
 use toolbus_wire::clock::unix_now;
 
 /// The columns, in the order in which they are bound.
-pub(crate) const COLUMNS: [&str; 16] = [
+pub(crate) const COLUMNS: [&str; 17] = [
     "began_ms",
     "took_us",
     "call_id",
@@ -27,6 +30,7 @@ pub(crate) const COLUMNS: [&str; 16] = [
     "error",
     "refused_by",
     "execution",
+    "lineage",
 ];
 
 /// What is kept of a call.
@@ -48,7 +52,7 @@ pub struct AuditRow {
     pub session: Option<String>,
     /// The agent that was called for.
     pub agent: String,
-    /// Where it came in, as rules of the policy name doors.
+    /// The last door that it came through, as rules of the policy name doors.
     pub door: String,
     /// Who called, as rules of the policy name principals.
     pub principal: String,
@@ -66,6 +70,28 @@ pub struct AuditRow {
     pub refused_by: Option<String>,
     /// Whether its tool was started: `started`, `not_started` or `unknown`.
     pub execution: String,
+    /// Every door that it came through, and its owner. `None`: an older program wrote the row.
+    pub lineage: Option<CallLineage>,
+}
+
+/// The doors that a call came through, and whose it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CallLineage {
+    /// Every door, the first one first. A policy compares all of them with its rules.
+    pub doors: DoorSet,
+    /// How many scopes were above the one of the call.
+    pub depth: u8,
+    /// The principal with the id of its key or client, as rows of the store name their owners. It
+    /// tells apart two keys that had the same name.
+    pub owner: String,
+}
+
+impl CallLineage {
+    fn of(scope: &Scope) -> Self {
+        Self { doors: scope.doors, depth: scope.depth, owner: owner_text(&scope.principal) }
+    }
 }
 
 impl AuditRow {
@@ -93,6 +119,7 @@ impl AuditRow {
             error: record.error.as_ref().map(|code| text(code.label())),
             refused_by: record.refused_by.map(text),
             execution: text(execution_name(record.execution)),
+            lineage: Some(CallLineage::of(scope)),
         }
     }
 
@@ -118,6 +145,7 @@ impl AuditRow {
             .bind(self.error)
             .bind(self.refused_by)
             .bind(self.execution)
+            .bind(self.lineage.map(JsonColumn))
     }
 }
 
@@ -131,10 +159,13 @@ fn execution_name(execution: Execution) -> &'static str {
 
 impl FromRow<'_, AnyRow> for AuditRow {
     fn from_row(row: &AnyRow) -> Result<Self, Error> {
+        let call_id: String = row.try_get("call_id")?;
+        let lineage = JsonColumn::read_optional(row, "lineage", &call_id)?;
+
         Ok(Self {
             began_ms: row.try_get("began_ms")?,
             took_us: row.try_get("took_us")?,
-            call_id: row.try_get("call_id")?,
+            call_id,
             parent: row.try_get("parent")?,
             run: row.try_get("run")?,
             session: row.try_get("session")?,
@@ -148,6 +179,7 @@ impl FromRow<'_, AnyRow> for AuditRow {
             error: row.try_get("error")?,
             refused_by: row.try_get("refused_by")?,
             execution: row.try_get("execution")?,
+            lineage,
         })
     }
 }

@@ -27,4 +27,9 @@ pub const MIGRATIONS: Migrations = Migrations {
               );
               CREATE INDEX audit_calls_began ON audit_calls (began_ms)",
     }],
+    additions: &[LINEAGE],
 };
+
+/// The doors and the owner of a call, as JSON. Rows of older programs have none.
+const LINEAGE: Migration =
+    Migration { version: 2, sql: "ALTER TABLE audit_calls ADD COLUMN lineage TEXT" };

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use toolbus_artifacts::ArtifactOwner;
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_store::{Error, LazyStore};
-use toolbus_tools::Scope;
 use toolbus_tools::canonical::{canonical_text, sha256_hex};
+use toolbus_tools::{Door, Scope};
 use toolbus_wire::clock::unix_now;
 use toolbus_wire::envelope::new_id;
 
@@ -226,7 +226,10 @@ impl Journal {
 
 /// What decides, beside the owner, which calls the gates let pass: the doors and the view.
 fn lineage_digest(scope: &Scope) -> String {
-    let parts = json!({"doors": scope.doors, "view": scope.view.steps()});
+    // Their order decides nothing.
+    let mut doors: Vec<Door> = scope.doors.iter().collect();
+    doors.sort_by_key(|door| door.position());
+    let parts = json!({"doors": doors, "view": scope.view.steps()});
     sha256_hex(&canonical_text(&parts))
 }
 

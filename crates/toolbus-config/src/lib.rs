@@ -10,6 +10,7 @@
 //! It runs before logs exist, so it logs nothing; warnings are handed back.
 
 pub mod build_features;
+mod changed_default;
 mod edit;
 mod environment;
 pub mod error_chain;
@@ -25,6 +26,7 @@ mod print;
 mod reference;
 mod schema;
 mod secret_file;
+mod secret_paths;
 pub mod shared_settings;
 mod values;
 
@@ -35,6 +37,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use changed_default::ChangedDefault;
 pub use edit::{EditError, Edited, set_value};
 pub use environment::{Alias, Environment, PREFIX, Setting};
 pub use error_chain::on_one_line;
@@ -45,7 +48,8 @@ pub use load::load;
 pub use mistake::{Errors, Mistake, Mistakes, nearest_name};
 pub use origin::Origin;
 pub use reference::reference;
-pub use secret_file::read_secret_file;
+pub use secret_file::{is_open_to_others, read_private_file, read_secret_file};
+pub use secret_paths::secret_paths;
 pub use values::{
     BROKER_NODES_MAX, BusUrls, ByteSize, ConfiguredAddress, HttpUrl, ListenAddress, LogFilter,
     MASK, Secret, TimeSpan, split_bus_urls,

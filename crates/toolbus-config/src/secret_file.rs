@@ -9,6 +9,13 @@ use crate::Secret;
 #[cfg(test)]
 mod tests;
 
+/// The permission of a file's group to read it.
+#[cfg(unix)]
+const GROUP_READ: u32 = 0o040;
+/// Every permission of all but a file's owner.
+#[cfg(unix)]
+const OTHERS: u32 = 0o077;
+
 /// Longest line end, in bytes: most programs that write a file end it with one.
 const LINE_END_BYTES_MAX: usize = "\r\n".len();
 
@@ -46,4 +53,62 @@ pub fn read_secret_file(path: &Path, bytes_max: usize) -> io::Result<Secret> {
     }
 
     Ok(secret.to_owned().into())
+}
+
+/// Reads the secret that a file holds, as [`read_secret_file`] does, of a file that is private to
+/// its owner: see [`is_open_to_others`].
+///
+/// # Errors
+/// As those of [`read_secret_file`]; with [`io::ErrorKind::PermissionDenied`] when others may read
+/// or change the file.
+pub fn read_private_file(path: &Path, bytes_max: usize) -> io::Result<Secret> {
+    if is_open_to_others(path)? {
+        let reason = "others may read or change it: it must be its owner's alone (chmod 600)";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+
+    read_secret_file(path, bytes_max)
+}
+
+/// Returns true when users other than its owner may read or change a file.
+///
+/// The permissions of two kinds of files are wider without that. Kubernetes gives a secret to a pod
+/// as a file of root that its group may read. Docker mounts a secret into a container as a single
+/// file with the permissions that it has on the host, where the folder that it is in protects it.
+///
+/// # Errors
+/// When there is no such file, or the reader may not look at it.
+#[cfg(unix)]
+pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let metadata = fs::metadata(path)?;
+    let is_for_group = metadata.uid() == 0 && !rustix::process::geteuid().is_root();
+    let allowed = if is_for_group { GROUP_READ } else { 0 };
+    Ok(metadata.mode() & OTHERS & !allowed != 0 && !is_mount_point(path))
+}
+
+/// Returns true when users other than its owner may read or change a file. It never does where
+/// there are no permissions of Unix.
+///
+/// # Errors
+/// When there is no such file, or the reader may not look at it.
+#[cfg(not(unix))]
+pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    fs::metadata(path).map(|_| false)
+}
+
+/// Recognizes a file that is mounted by itself, from Linux 5.8 on.
+#[cfg(target_os = "linux")]
+fn is_mount_point(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+    let status = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS);
+    status.is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Recognizes a file that is mounted by itself. Only Linux has such mounts.
+#[cfg(all(unix, not(target_os = "linux")))]
+fn is_mount_point(_path: &Path) -> bool {
+    false
 }

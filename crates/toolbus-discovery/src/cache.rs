@@ -18,7 +18,7 @@ const TOOL_BYTES: usize = 160;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     /// Who asks, where that is known: history is personal.
-    pub(crate) principal: Option<Arc<str>>,
+    pub(crate) owner: Option<Arc<str>>,
     /// The tools that the caller may use.
     pub(crate) permissions: Fingerprint,
     /// The query, normalised.
@@ -137,7 +137,7 @@ impl AnswerCache {
 fn size(key: &CacheKey, answer: &CachedAnswer) -> usize {
     let texts = [
         key.query.len(),
-        key.principal.as_ref().map_or(0, |text| text.len()),
+        key.owner.as_ref().map_or(0, |text| text.len()),
         key.server.as_ref().map_or(0, String::len),
         key.previous_server.as_ref().map_or(0, String::len),
     ];

@@ -39,7 +39,7 @@ pub(crate) struct ToolKey {
 /// A tool that a principal has used, in a period.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct UseKey {
-    pub(crate) principal: Arc<str>,
+    pub(crate) owner: Arc<str>,
     pub(crate) tool: ToolId,
     pub(crate) period: i64,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Ended {
     pub(crate) verdict: Verdict,
     pub(crate) ran: Duration,
     /// Who called; `None`: somebody who is not proven to be whom he says.
-    pub(crate) principal: Option<Arc<str>>,
+    pub(crate) owner: Option<Arc<str>>,
     /// The session that it was in.
     pub(crate) session: Option<Arc<str>>,
     /// A tool of the same server made the call, or the server itself.
@@ -153,8 +153,8 @@ impl Learned {
 
         let weight = self.count_use(ended, is_failure);
         self.count_tool(ended, weight);
-        if let Some(principal) = &ended.principal {
-            *self.own_epochs.entry(Arc::clone(principal)).or_default() += 1;
+        if let Some(owner) = &ended.owner {
+            *self.own_epochs.entry(Arc::clone(owner)).or_default() += 1;
         }
         if ended.verdict == Verdict::Success {
             self.follow_principal(ended);
@@ -167,9 +167,9 @@ impl Learned {
         if ended.is_self_promotion || ended.verdict == Verdict::Unavailable {
             return 0;
         }
-        let principal = ended.principal.clone().unwrap_or_else(|| CLAIMED.into());
+        let owner = ended.owner.clone().unwrap_or_else(|| CLAIMED.into());
         let period = period_of(ended.at_ms);
-        let key = UseKey { principal, tool: ended.tool.clone(), period };
+        let key = UseKey { owner, tool: ended.tool.clone(), period };
         let before = self.uses.total(&key).unwrap_or_default().successes;
 
         self.uses.count(key, |uses| {
@@ -200,8 +200,8 @@ impl Learned {
 
     /// Keeps which tool a principal has used last, and counts it with the one before.
     fn follow_principal(&mut self, ended: &Ended) {
-        let Some(principal) = ended.principal.clone() else { return };
-        let key = (principal, ended.session.clone());
+        let Some(owner) = ended.owner.clone() else { return };
+        let key = (owner, ended.session.clone());
         let before = self.recent.insert(key, (ended.tool.clone(), self.told));
 
         if let Some((before, _)) = before.filter(|(before, _)| *before != ended.tool) {
@@ -262,11 +262,11 @@ impl Learned {
     }
 
     /// What a principal has done with a tool lately.
-    pub(crate) fn history(&self, principal: &Arc<str>, tool: &ToolId, now_ms: i64) -> UserHistory {
+    pub(crate) fn history(&self, owner: &Arc<str>, tool: &ToolId, now_ms: i64) -> UserHistory {
         let mut uses = Uses::default();
         for period in counting(now_ms) {
-            let principal = Arc::clone(principal);
-            if let Some(more) = self.uses.total(&UseKey { principal, tool: tool.clone(), period }) {
+            let owner = Arc::clone(owner);
+            if let Some(more) = self.uses.total(&UseKey { owner, tool: tool.clone(), period }) {
                 uses.add(&more);
             }
         }
@@ -294,10 +294,10 @@ impl Learned {
     /// The server of the tool that a principal has used last in a session.
     pub(crate) fn previous_server(
         &self,
-        principal: &Arc<str>,
+        owner: &Arc<str>,
         session: Option<Arc<str>>,
     ) -> Option<&str> {
-        let (tool, _) = self.recent.get(&(Arc::clone(principal), session))?;
+        let (tool, _) = self.recent.get(&(Arc::clone(owner), session))?;
         Some(split_id(tool).0)
     }
 
@@ -308,7 +308,7 @@ impl Learned {
 
     /// What cached answers are good for: the epoch of what all have learned, which grows once in a
     /// second at most, and that of a principal's own, which grows at once.
-    pub(crate) fn epochs(&mut self, principal: Option<&Arc<str>>) -> (u64, u64) {
+    pub(crate) fn epochs(&mut self, owner: Option<&Arc<str>>) -> (u64, u64) {
         let epoch = &mut self.epoch;
         let is_due = epoch.grown_at.is_none_or(|at| at.elapsed() >= EPOCH_INTERVAL);
         if epoch.has_changed && is_due {
@@ -318,7 +318,7 @@ impl Learned {
                 grown_at: Some(Instant::now()),
             };
         }
-        let own = principal.and_then(|principal| self.own_epochs.get(principal));
+        let own = owner.and_then(|owner| self.own_epochs.get(owner));
         (self.epoch.value, own.copied().unwrap_or_default())
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use toolbus_policy::principal_text;
+use toolbus_policy::{owner_text, principal_text};
 use toolbus_tools::id::{CallId, RunId, SERVER_PROVIDER_PREFIX, ToolId};
 use toolbus_tools::observe::{CallEvent, CallEventKind, CallRecord, Observe};
 use toolbus_tools::scope::Proof;
@@ -76,10 +76,11 @@ pub(crate) struct Learner {
     pub(crate) stop: CancellationToken,
 }
 
-/// Who is proven to be whom he says, as rules of the policy name principals.
-pub(crate) fn proven_principal(scope: &Scope) -> Option<Arc<str>> {
+/// The owner of what is learned from a caller who is proven to be whom he says: a later key of the
+/// same name is another owner.
+pub(crate) fn proven_owner(scope: &Scope) -> Option<Arc<str>> {
     let is_proven = scope.principal.proof != Proof::Claimed;
-    is_proven.then(|| principal_text(&scope.principal).into())
+    is_proven.then(|| owner_text(&scope.principal).into())
 }
 
 pub(crate) fn session_text(scope: &Scope) -> Option<Arc<str>> {
@@ -155,7 +156,7 @@ impl Recorder {
         let ended = Ended {
             verdict,
             ran,
-            principal: proven_principal(event.scope),
+            owner: proven_owner(event.scope),
             session: session_text(event.scope),
             is_self_promotion: is_own_call,
             at_ms,

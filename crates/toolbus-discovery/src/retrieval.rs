@@ -16,7 +16,7 @@ use crate::events::{QueryEvent, timestamp};
 use crate::learned::Learned;
 use crate::query_text::normalise;
 use crate::ranking::{self, Boosts, Score};
-use crate::recorder::{proven_principal, session_text};
+use crate::recorder::{proven_owner, session_text};
 use crate::request::{
     FactorScores, LIMIT_MAX, QUERY_CHARS_MAX, RetrieveError, RetrieveRequest, Retrieved,
     RetrievedTool,
@@ -41,7 +41,7 @@ struct Asking<'a> {
     scope: &'a Scope,
     request: &'a RetrieveRequest,
     query: String,
-    principal: Option<Arc<str>>,
+    owner: Option<Arc<str>>,
     previous_server: Option<String>,
     is_after_hours: bool,
     now_ms: i64,
@@ -113,18 +113,18 @@ impl Inner {
     ) -> (Asking<'a>, CacheKey) {
         let catalogue = self.catalogue();
         let permitted = self.permitted(&catalogue, scope);
-        let principal = proven_principal(scope);
+        let owner = proven_owner(scope);
         let mut learned = self.learned.write();
-        let epochs = learned.epochs(principal.as_ref());
-        let previous_server = principal.as_ref().and_then(|principal| {
-            learned.previous_server(principal, session_text(scope)).map(str::to_owned)
+        let epochs = learned.epochs(owner.as_ref());
+        let previous_server = owner.as_ref().and_then(|owner| {
+            learned.previous_server(owner, session_text(scope)).map(str::to_owned)
         });
         drop(learned);
 
         let filter = &request.filter;
         let is_after_hours = self.config.is_after_hours();
         let key = CacheKey {
-            principal: principal.clone(),
+            owner: owner.clone(),
             permissions: self.cache.lock().fingerprint(&permitted),
             query: query.clone(),
             server: filter.server.clone(),
@@ -147,7 +147,7 @@ impl Inner {
             scope,
             request,
             query,
-            principal,
+            owner,
             previous_server,
             is_after_hours,
             now_ms: self.config.clock.now_ms(),
@@ -254,7 +254,7 @@ impl Inner {
 
 /// The event of a query of somebody who is known.
 fn query_event(asking: &Asking<'_>, answer: &CachedAnswer) -> Option<QueryEvent> {
-    asking.principal.as_ref()?;
+    asking.owner.as_ref()?;
     let selected = answer.answer.tools.iter();
     Some(QueryEvent {
         id: new_id(),
@@ -288,10 +288,8 @@ impl Asking<'_> {
         weights: &[u64],
     ) -> Score {
         let statistics = learned.statistics(tool.id(), self.now_ms);
-        let history = self
-            .principal
-            .as_ref()
-            .map(|principal| learned.history(principal, tool.id(), self.now_ms));
+        let history =
+            self.owner.as_ref().map(|owner| learned.history(owner, tool.id(), self.now_ms));
         let percentile = percentile(weights, statistics.weight);
         Score::of(FactorScores {
             similarity: ranking::similarity(similarity),

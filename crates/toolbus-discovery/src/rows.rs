@@ -52,10 +52,11 @@ impl RowKey for ToolKey {
 
 impl RowKey for UseKey {
     const TABLE: &'static str = "discovery_uses";
+    // The column has the text of the owner. It is older than the ids of owners.
     const COLUMNS: &'static [&'static str] = &["principal", "tool"];
 
     fn texts(&self) -> Vec<&str> {
-        vec![&self.principal, self.tool.as_str()]
+        vec![&self.owner, self.tool.as_str()]
     }
 
     fn period(&self) -> i64 {
@@ -64,7 +65,7 @@ impl RowKey for UseKey {
 
     fn read(texts: &[String], period: i64) -> Option<Self> {
         let tool = ToolId::parse(&texts[1]).ok()?;
-        Some(Self { principal: texts[0].as_str().into(), tool, period })
+        Some(Self { owner: texts[0].as_str().into(), tool, period })
     }
 }
 

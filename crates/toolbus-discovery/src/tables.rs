@@ -77,4 +77,5 @@ pub const MIGRATIONS: Migrations = Migrations {
               );
               CREATE INDEX discovery_queries_at ON discovery_queries (at_ms)",
     }],
+    additions: &[],
 };

@@ -16,6 +16,7 @@ mod job_runner;
 mod jobs;
 mod keys;
 mod openapi;
+mod owners;
 mod plans;
 mod routes;
 mod tables;
@@ -58,6 +59,7 @@ pub use execution::EXECUTION_TIMEOUT_DEFAULT;
 pub use job_runner::{JobConfig, RESULT_BYTES_MAX};
 pub use keys::KEY_ISSUER;
 pub use openapi::document as openapi_document;
+pub use owners::current_owner;
 pub use plans::Plan;
 pub use tables::MIGRATIONS;
 pub use webhooks::{

@@ -99,7 +99,7 @@ fn admit(
         None => SessionId::parse(format!("session/{}", new_id())),
     };
     let session = session.map_err(|error| Refusal::invalid(error.to_string()))?;
-    let said = Said { text: request.text, id: key_of(headers)? };
+    let said = Said::by_person(request.text, key_of(headers)?);
 
     let place = Arc::clone(&shared.places).try_acquire_owned().map_err(|_| {
         if shared.places.is_closed() {

@@ -26,8 +26,9 @@ use crate::definition::definition_of;
 use crate::direct_name::{direct_name, marked_name};
 use crate::index::{Index, IndexedServer};
 use crate::manage::{self, DETAILS_LIMITS, ask_details};
+use crate::method_name::is_method_name;
 use crate::proxy::InvokeTool;
-use crate::resolve::{find_server, provider_of, subject_of};
+use crate::resolve::{counted_annotations, find_server, provider_of, subject_of};
 use crate::server_name::ServerName;
 
 /// Most tools that are offered directly.
@@ -196,7 +197,7 @@ impl DirectTools {
         let mut listed = Vec::new();
         let mut left_out = 0;
 
-        for details in tools {
+        for details in tools.into_iter().filter(|details| !is_method_name(&details.name)) {
             let known = offered.names.get(&details.name).cloned();
             let free = |name: &String| !taken.contains(name) && self.registry.find(name).is_none();
             let name = known.or_else(|| candidate_names(server, &details.name).find(free));
@@ -232,7 +233,8 @@ impl DirectTools {
         let declared = details.annotations.as_ref().map(RawJson::text);
         let value =
             |text: Option<&str>| toolbus_json::from_str::<Value>(text?, &DETAILS_LIMITS).ok();
-        let annotations = annotations_of(value(declared).as_ref());
+        let declared = declared_annotations(value(declared).as_ref());
+        let annotations = counted_annotations(declared, summary);
         let parameters = value(details.parameters_schema.as_deref());
         let icons = value(details.icons.as_ref().map(RawJson::text));
         let tool = Tool {
@@ -252,7 +254,7 @@ impl DirectTools {
             gateway: Arc::clone(&self.gateway),
             server: server.as_str().to_owned(),
             tool: details.name.clone(),
-            annotations,
+            declared,
         };
         let Subject { id, definition, .. } = subject_of(summary, server.as_str(), &details.name);
         // The server itself checks; where its schema cannot be used here, any object will do.
@@ -267,18 +269,22 @@ fn candidate_names(server: &ServerName, tool: &str) -> impl Iterator<Item = Stri
 }
 
 /// What a tool says of its effects, as MCP has it.
-fn annotations_of(declared: Option<&Value>) -> Annotations {
+fn declared_annotations(declared: Option<&Value>) -> Annotations {
     let says =
         |name: &str| declared.and_then(|declared| declared.get(name)).and_then(Value::as_bool);
     let read_only = says("readOnlyHint") == Some(true);
-    Annotations { read_only, idempotent: read_only || says("idempotentHint") == Some(true) }
+    Annotations {
+        read_only,
+        idempotent: read_only || says("idempotentHint") == Some(true),
+        destructive: says("destructiveHint") == Some(true),
+    }
 }
 
 struct DirectTool {
     gateway: Arc<InvokeTool>,
     server: String,
     tool: String,
-    annotations: Annotations,
+    declared: Annotations,
 }
 
 impl Executor for DirectTool {
@@ -302,7 +308,8 @@ impl Executor for DirectTool {
         let is_it = |name: &str| name.eq_ignore_ascii_case(&self.server);
         let summary = servers.iter().find(|summary| is_it(&summary.server_name));
         let subject = subject_of(summary, &self.server, &self.tool);
-        Ok(Some(Subject { annotations: self.annotations, ..subject }))
+        let annotations = counted_annotations(self.declared, summary);
+        Ok(Some(Subject { annotations, ..subject }))
     }
 }
 

@@ -15,6 +15,7 @@ use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
 use toolbus_wire::name::{AgentName, McpServerSegment};
 use toolbus_wire::{ErrorCode, Topic, topic};
 
+use crate::method_name::is_method_name;
 use crate::resolve::find_exact_server;
 use crate::server_name::{LENGTH_MAX, RESERVED, imitates_others};
 
@@ -88,6 +89,7 @@ impl Index {
         follow: impl FnOnce(&[McpServerSummary]),
     ) {
         leave_out_imitations(&mut announcement);
+        leave_out_methods(&mut announcement);
         let mut known = self.known.lock();
         known.revision += 1;
         known.take_in(announcement, self.agent.as_ref());
@@ -311,6 +313,34 @@ fn leave_out_imitations(announcement: &mut McpServersIndexed) {
     );
 }
 
+/// Leaves out tools that have the name of a protocol method, with one warning for all of them.
+fn leave_out_methods(announcement: &mut McpServersIndexed) {
+    let mut left_out = 0;
+    let mut first = None;
+    for server in &mut announcement.servers {
+        let listed = server.tool_names.len();
+        server.tool_names.retain(|tool| !is_method_name(tool));
+        let removed = listed - server.tool_names.len();
+        if removed == 0 {
+            continue;
+        }
+
+        let count = u32::try_from(removed).unwrap_or(u32::MAX);
+        server.tool_count = server.tool_count.saturating_sub(count);
+        left_out += removed;
+        first.get_or_insert(&server.server_name);
+    }
+
+    let Some(first) = first else { return };
+    let first: String = first.chars().take(LENGTH_MAX).collect();
+    tracing::warn!(
+        bridge = announcement.bridge.as_deref(),
+        server = first,
+        left_out,
+        "ignored announced tools: no tool has the name of a protocol method"
+    );
+}
+
 /// What a server is known by: names are alike without regard to case.
 fn key_of(name: &str) -> String {
     name.to_ascii_lowercase()
@@ -327,7 +357,12 @@ fn bytes_of(summary: &McpServerSummary) -> usize {
         &summary.version,
         &summary.identity_hash,
     ];
-    let lists = [&summary.prompt_names, &summary.read_only_tools, &summary.idempotent_tools];
+    let lists = [
+        &summary.prompt_names,
+        &summary.read_only_tools,
+        &summary.idempotent_tools,
+        &summary.destructive_tools,
+    ];
     let digests = summary.tool_fingerprints.iter().flatten();
     let digests = digests.flat_map(|(tool, digest)| [tool, digest]);
     let timeouts = summary.timeouts.iter().flat_map(|timeouts| timeouts.tools_ms.keys());

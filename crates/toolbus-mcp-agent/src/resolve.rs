@@ -12,6 +12,7 @@ use toolbus_tools::subject::{DefinitionDigest, Subject};
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_wire::message::mcp::McpServerSummary;
 
+use crate::method_name::is_method_name;
 use crate::nearest::{loose_form, only_match};
 use crate::tools::SOURCE;
 
@@ -72,10 +73,12 @@ pub fn subject_of(server: Option<&McpServerSummary>, server_name: &str, tool: &s
         let names = server.and_then(|server| names(server).as_ref());
         names.is_some_and(|names| names.iter().any(|name| name == tool))
     };
-    let annotations = Annotations {
+    let declared = Annotations {
         read_only: is_listed(|server| &server.read_only_tools),
         idempotent: is_listed(|server| &server.idempotent_tools),
+        destructive: is_listed(|server| &server.destructive_tools),
     };
+    let annotations = counted_annotations(declared, server);
 
     Subject {
         id: ToolId::of(&provider_of(server_name), tool),
@@ -86,14 +89,26 @@ pub fn subject_of(server: Option<&McpServerSummary>, server_name: &str, tool: &s
     }
 }
 
+/// Returns what gates go by of what a tool declares. That it is read-only counts only where the
+/// operator has added its server: an agent could register one that says so of everything. A tool
+/// that is read-only is not destructive, whatever else it declares, as the protocol has it.
+pub(crate) fn counted_annotations(
+    declared: Annotations,
+    server: Option<&McpServerSummary>,
+) -> Annotations {
+    let read_only = declared.read_only && server.is_some_and(|server| server.operator_added);
+    Annotations { read_only, destructive: declared.destructive && !read_only, ..declared }
+}
+
 /// What a read is about that is no call of a tool: `method` is the protocol's name of it, such as
 /// `resources/read`. It is the same however it is asked for.
 #[must_use]
 pub fn read_subject(server_name: &str, method: &str) -> Subject {
+    debug_assert!(is_method_name(method), "a tool could have the subject of '{method}'");
     Subject {
         id: ToolId::of(&provider_of(server_name), method),
         definition: None,
-        annotations: Annotations { read_only: true, idempotent: true },
+        annotations: Annotations { read_only: true, idempotent: true, destructive: false },
         risk: Risk::Low,
         audience: Audience::everybody(),
     }

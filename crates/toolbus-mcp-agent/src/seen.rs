@@ -13,6 +13,7 @@ use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{McpFeature, McpServerSummary};
 
 use crate::index::Index;
+use crate::method_name::is_method_name;
 use crate::resolve::{provider_of, read_subject};
 use crate::server_name::imitates_others;
 
@@ -65,6 +66,7 @@ pub fn seen_summary<'a>(
         tool_fingerprints: None,
         read_only_tools: None,
         idempotent_tools: None,
+        destructive_tools: None,
         ..server.clone()
     };
     is_seen.then(|| Cow::Owned(seen()))
@@ -94,7 +96,7 @@ pub(crate) fn check_judged(call: &Invocation, named: &ToolId) -> Result<(), Call
 /// Refuses a call whose server is known to be away: it would wait in the bridge's queue until its
 /// time is over. In a view of a part, refuses also what is not announced. A server whose tools have
 /// ids as others have is not there, whichever bridge may have one: what the gates have judged may
-/// be the others.
+/// be the others. The same is true of a tool that has the name of a protocol method.
 pub(crate) fn check_target(
     index: &Index,
     call: &Invocation,
@@ -113,6 +115,10 @@ pub(crate) fn check_target(
     }
     if imitates_others(server) {
         let text = format!("MCP server '{server}' is not connected");
+        return Err(CallError::new(ErrorCode::ToolNotFound, text));
+    }
+    if tool.is_some_and(is_method_name) {
+        let text = format!("MCP server '{server}' has no tool with the name of a protocol method");
         return Err(CallError::new(ErrorCode::ToolNotFound, text));
     }
 

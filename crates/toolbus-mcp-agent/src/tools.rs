@@ -149,6 +149,7 @@ fn register_server() -> Tool {
 fn unregister_server() -> Tool {
     Tool::new(UNREGISTER_SERVER, "Disconnects an MCP server and forgets it.", SOURCE)
         .in_group(GROUP)
+        .destructive()
         .with_timeout(manage::TIMEOUT)
         .with_missing_argument(MISSING)
         .with_parameters(json!({

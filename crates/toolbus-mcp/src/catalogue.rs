@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 use toolbus_json::Limits;
+use toolbus_mcp_agent::is_method_name;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpToolDetails;
 
+use toolbus_tools::hidden_text::{self, HiddenCounts};
 use toolbus_tools::subject::DefinitionDigest;
 
 use crate::tool_filter::{ToolFilter, ToolPattern};
 use crate::trust::definition::Definition;
 use crate::trust::findings::{Findings, NameFault, quote_name};
-use crate::trust::hidden::{self, HiddenCounts};
 use crate::written_definition::WrittenDefinition;
 
 /// Most tools of one server; those after are not taken.
@@ -60,6 +61,8 @@ pub(crate) struct Tool {
     pub(crate) is_read_only: bool,
     /// The server says that running it twice is the same as once, or changes nothing.
     pub(crate) may_repeat: bool,
+    /// The server says that running it deletes or overwrites.
+    pub(crate) is_destructive: bool,
 }
 
 impl Tool {
@@ -236,7 +239,8 @@ impl<'a> Listing<'a> {
     }
 
     /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name,
-    /// or its own name is none that the protocol has.
+    /// its own name is none that the protocol has, or it is that of a method: the tool would have the
+    /// subject of reads by this method.
     fn read_tool(&mut self, mut read: WrittenDefinition<'_>) -> Option<(Tool, Definition)> {
         let findings = &mut self.catalogue.findings;
         let mut found = HiddenCounts::default();
@@ -245,6 +249,10 @@ impl<'a> Listing<'a> {
 
         if !is_tool_name(&name) {
             findings.refuse(place(), NameFault::Alphabet);
+            return None;
+        }
+        if is_method_name(&name) {
+            findings.refuse(place(), NameFault::Method);
             return None;
         }
 
@@ -274,6 +282,7 @@ impl<'a> Listing<'a> {
             extra: read.without(&KNOWN_MEMBERS),
             is_read_only,
             may_repeat: is_read_only || says("idempotentHint") == Some(true),
+            is_destructive: says("destructiveHint") == Some(true),
             name,
         };
 
@@ -303,7 +312,7 @@ fn is_tool_name(name: &str) -> bool {
 pub(crate) fn clean_beside(member: RawJson) -> Option<RawJson> {
     let mut value: Value = toolbus_json::from_str(member.text(), &BESIDE_LIMITS).ok()?;
     let mut found = HiddenCounts::default();
-    let is_clean = hidden::clean_json(&mut value, &mut found) && found.is_empty();
+    let is_clean = hidden_text::clean_json(&mut value, &mut found) && found.is_empty();
     is_clean.then_some(member)
 }
 

@@ -33,7 +33,7 @@ pub use credential::{is_reference, mask_arguments};
 pub(crate) use entry::REGISTERED_BY;
 pub use entry::{Endpoint, Entry, Launch, Protocol, SessionMode, Target, ToolChanges};
 pub use issuer::Issuer;
-pub use sandbox::{Mount, SandboxPolicy};
+pub use sandbox::{Isolation, Mount, SandboxPolicy, StdioIsolation};
 pub use template::{CREDENTIAL_NAME_BYTES_MAX, is_credential_name};
 pub(crate) use template::{CredentialValues, escape_for_address};
 pub use variables::Variables;

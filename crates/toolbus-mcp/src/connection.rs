@@ -22,7 +22,7 @@ use toolbus_wire::json::RawJson;
 use crate::auth::{self, Authorization};
 use crate::call::Call;
 use crate::catalogue::Catalogue;
-use crate::config::{Entry, SandboxPolicy, Target};
+use crate::config::{Entry, Isolation, SandboxPolicy, StdioIsolation, Target};
 use crate::eraser::Eraser;
 use crate::failure::Failure;
 use crate::http::HttpClients;
@@ -37,6 +37,7 @@ use crate::supervisor::Supervisor;
 use crate::transport::intercept::{ReportedChanges, WireState};
 use crate::transport::requested_pause::RequestedPause;
 use crate::transport::sandbox::Sandboxes;
+use crate::transport::shield::Shield;
 use crate::transport::streamable_http::HttpAccess;
 
 mod answers;
@@ -91,24 +92,33 @@ pub(crate) struct ServerAccess {
     sandbox: SandboxDemand,
 }
 
-/// Whether a server that is a program runs in a sandbox.
+/// The isolation that a server that is a program asks for.
+#[derive(Clone)]
 enum SandboxDemand {
     None,
-    /// It must, with a home that is kept.
+    /// It runs behind a shield, where there can be one.
+    Shield,
+    /// It must run in a sandbox, with a home that is kept.
     Required(SandboxPolicy),
-    /// It does, where there can be one.
-    Preferred(SandboxPolicy),
+    /// It runs in a sandbox, where there can be one; else as is said.
+    Preferred(SandboxPolicy, StdioIsolation),
 }
 
 impl SandboxDemand {
     fn of(entry: &Entry, origin: ServerOrigin, deps: &SharedDeps) -> Self {
         let Target::Launch(launch) = &entry.target else { return Self::None };
         match (&launch.sandbox, origin) {
-            (Some(policy), _) => Self::Required(policy.clone()),
-            (None, ServerOrigin::Agent) if deps.sandbox_registered => {
-                Self::Preferred(SandboxPolicy::for_registered())
+            (Isolation::Sandbox(policy), _) => Self::Required(policy.clone()),
+            (_, ServerOrigin::Agent) if deps.sandbox_registered => {
+                Self::Preferred(SandboxPolicy::for_registered(), deps.stdio_isolation)
             }
-            (None, _) => Self::None,
+            (Isolation::Shield, _) => Self::Shield,
+            // An agent that registers a server cannot have it run without a shield.
+            (Isolation::Off, ServerOrigin::Operator) => Self::None,
+            (Isolation::AsSet | Isolation::Off, _) => match deps.stdio_isolation {
+                StdioIsolation::Shield => Self::Shield,
+                StdioIsolation::Off => Self::None,
+            },
         }
     }
 }
@@ -151,6 +161,9 @@ pub(crate) struct SharedDeps {
     /// The supervisor of children; without one, they are started directly.
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) sandboxes: Sandboxes,
+    pub(crate) shield: Shield,
+    /// The isolation of servers whose entries say nothing of it.
+    pub(crate) stdio_isolation: StdioIsolation,
     /// Whether programs that agents have registered run in a sandbox, where there can be one.
     pub(crate) sandbox_registered: bool,
     /// The folder that keeps tokens.

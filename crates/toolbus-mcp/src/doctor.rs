@@ -7,13 +7,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use toolbus_config::{Finding, on_one_line};
+use toolbus_config::{ChangedDefault, Finding, on_one_line};
 
-use crate::config::{Config, Entry, Launch, Mistake, Target};
+use crate::config::{Config, Entry, Isolation, Launch, Mistake, StdioIsolation, Target};
 use crate::failure::Failure;
 use crate::server::ServerState;
 use crate::server_pool::{ServerPool, ServerStatus};
 use crate::settings::McpSettings;
+use crate::transport::shield::Shield;
 
 const LIST: &str = "mcp.json";
 /// How long servers may take to end.
@@ -22,6 +23,25 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// had.
 const PACKAGE_RUNNERS: [(&str, &str); 2] =
     [("uvx", "uv"), ("npx", "Node.js 20 or later, with npm")];
+
+/// The changed default of servers that are programs.
+pub const SHIELDED_SERVERS: ChangedDefault = ChangedDefault {
+    setting: "mcp.stdio_isolation",
+    since: "2026-11-29",
+    change: "MCP servers that are programs run behind a shield, where bubblewrap works: they do \
+             not see the state folder, files of secrets and other processes",
+    former: "mcp.stdio_isolation = \"off\", or \"sandbox\": \"off\" in the entry of a server",
+};
+
+/// Returns true if one of these servers is a program that runs behind a shield because neither the
+/// settings nor its entry say otherwise.
+#[must_use]
+pub fn has_shielded_servers(settings: &McpSettings, entries: &[Entry]) -> bool {
+    let is_left_to_settings = |entry: &Entry| {
+        matches!(&entry.target, Target::Launch(Launch { sandbox: Isolation::AsSet, .. }))
+    };
+    settings.stdio_isolation == StdioIsolation::default() && entries.iter().any(is_left_to_settings)
+}
 
 /// Looks at the file that lists the servers, and at the programs that start them. What it lists is
 /// returned, as far as it makes sense.
@@ -49,6 +69,7 @@ pub fn examine_list(settings: &McpSettings) -> (Vec<Finding>, Vec<Entry>) {
     let notes = warnings.iter();
     findings.extend(notes.map(|warning| describe_mistake(Finding::note, warning, &mend)));
     findings.push(find_package_runners(&servers));
+    findings.extend(examine_isolation(settings.stdio_isolation, &servers));
     (findings, servers)
 }
 
@@ -63,6 +84,42 @@ fn describe_mistake(
         None => mistake.what.clone(),
     };
     finding(name, what).mended_by(mend)
+}
+
+/// Says how far servers that are programs are kept from this machine, where there are any. It
+/// blocks while bubblewrap is tried.
+fn examine_isolation(of_all: StdioIsolation, servers: &[Entry]) -> Option<Finding> {
+    let name = "mcp isolation";
+    let (mut shielded, mut open) = (0, Vec::new());
+    for entry in servers {
+        let Target::Launch(launch) = &entry.target else { continue };
+        match (&launch.sandbox, of_all) {
+            (Isolation::Sandbox(_), _) => {}
+            (Isolation::Off, _) | (Isolation::AsSet, StdioIsolation::Off) => {
+                open.push(entry.name.as_str());
+            }
+            (Isolation::Shield, _) | (Isolation::AsSet, StdioIsolation::Shield) => shielded += 1,
+        }
+    }
+
+    let reach = "can read every file of this user, keys and state of Toolbus included, and the \
+                 environments of each other";
+    if shielded > 0 && !Shield::works() {
+        let what = count(shielded, "server");
+        let detail = format!("bubblewrap does not work here, so {what} without a shield {reach}");
+        let finding = Finding::note(name, detail);
+        return Some(finding.mended_by(
+            "install bubblewrap (apt-get install bubblewrap) and let this user make user \
+             namespaces; in a container, docs/security.md#without-a-shield",
+        ));
+    }
+    if !open.is_empty() {
+        let detail = format!("without a shield, as is set, {} {reach}", open.join(", "));
+        let mend = "remove \"sandbox\": \"off\" from their entries, or mcp.stdio_isolation";
+        return Some(Finding::note(name, detail).mended_by(mend));
+    }
+    let detail = format!("{} behind a shield of bubblewrap", count(shielded, "server"));
+    (shielded > 0).then(|| Finding::ok(name, detail))
 }
 
 /// Looks for the programs that most MCP servers are started by.

@@ -10,13 +10,13 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
+use toolbus_tools::hidden_text;
 
 use crate::auth;
 use crate::eraser::{Eraser, shorten_text};
 use crate::http::{self, root_cause};
 use crate::transport::is_replaced_answer;
 use crate::transport::older_sse::SseTransport;
-use crate::trust::hidden;
 
 /// Longest text of a server in ours, in bytes. Servers send whole pages.
 pub(crate) const SERVER_TEXT_BYTES_MAX: usize = 400;
@@ -177,7 +177,7 @@ pub(crate) fn clean_line(text: &str, eraser: &Eraser) -> String {
     let text = shorten_text(text, CLEANED_BYTES_MAX);
     // Before the cleaning, which changes a secret of several lines, and after it: what is hidden in
     // a secret keeps it from being found.
-    let cleaned = hidden::clean_line(&eraser.erase(&text));
+    let cleaned = hidden_text::clean_line(&eraser.erase(&text));
     eraser.erase(&cleaned).into_owned()
 }
 

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use toolbus_tools::hidden_text::{self, HiddenCounts};
+
 use crate::config::{self, Issuer, Variables, find_credentials};
 use crate::transport::environment_file;
 use crate::transport::fuzzing::{
     check_batch, check_edges, check_json, check_listing, check_message, check_stream,
 };
-use crate::trust::hidden::{self, HiddenCounts};
 
 pub use crate::auth::fuzzing::logins;
 
@@ -41,10 +42,10 @@ pub fn listings(bytes: &[u8]) {
 /// Takes hidden characters out of a text. Asserts that none is left.
 pub fn hidden_text(bytes: &[u8]) {
     let text = &*String::from_utf8_lossy(bytes);
-    let cleaned = hidden::clean_text(text, &mut HiddenCounts::default());
+    let cleaned = hidden_text::clean_text(text, &mut HiddenCounts::default());
 
     let mut found = HiddenCounts::default();
-    let again = hidden::clean_text(&cleaned, &mut found);
+    let again = hidden_text::clean_text(&cleaned, &mut found);
     assert!(found.is_empty() && matches!(again, Cow::Borrowed(_)), "{found} in {cleaned:?}");
 }
 

@@ -12,6 +12,7 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
 use toolbus_json::count_values;
+use toolbus_tools::hidden_text::{self, HiddenCounts};
 use toolbus_wire::json::{RawJson, ValueError};
 use toolbus_wire::message::mcp::{
     McpGetPromptResponse, McpListResourcesResponse, McpPromptMessage, McpReadResourceResponse,
@@ -21,7 +22,6 @@ use toolbus_wire::message::mcp::{
 use crate::call::{Caller, Naming};
 use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
 use crate::method::{Method, read_params};
-use crate::trust::hidden;
 
 /// Longest URI or cursor that is passed on to a server, in bytes.
 pub(crate) const URI_BYTES_MAX: usize = 64 << 10;
@@ -258,8 +258,8 @@ pub(crate) fn clean_page(page: RawJson) -> Result<RawJson, ValueError> {
         is_clean &= entries.len() == listed;
     }
 
-    let mut found = hidden::HiddenCounts::default();
-    hidden::clean_json(&mut value, &mut found);
+    let mut found = HiddenCounts::default();
+    hidden_text::clean_json(&mut value, &mut found);
     Ok(if is_clean && found.is_empty() { page } else { RawJson::of(&value) })
 }
 
@@ -289,14 +289,14 @@ impl Room {
 
 /// A text of a server about itself, without what is hidden in it.
 fn clean_text(text: Option<String>) -> Option<String> {
-    let mut found = hidden::HiddenCounts::default();
-    text.map(|text| hidden::clean_text(&text, &mut found).into_owned())
+    let mut found = HiddenCounts::default();
+    text.map(|text| hidden_text::clean_text(&text, &mut found).into_owned())
 }
 
 /// Whether a resource can be listed under this: with something hidden in it, what a person sees is
 /// not what is read.
 fn is_address(uri: &str) -> bool {
-    hidden::is_clean_name(uri)
+    hidden_text::is_clean_name(uri)
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! prompt says of itself passes the check for hidden text, as what tools say does.
 
 use serde_json::Value;
+use toolbus_tools::hidden_text::{self, HiddenCounts};
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpFeature;
 
 use crate::trust::definition::Definition;
 use crate::trust::findings::{Findings, NameFault, quote_name};
-use crate::trust::hidden::{self, HiddenCounts};
 use crate::written_definition::WrittenDefinition;
 
 /// Most prompts of one server; those after are not taken.
@@ -134,8 +134,8 @@ fn read_prompt(
         return None;
     }
 
-    let has_clean_names = hidden::is_clean_name(&name)
-        && arguments.iter().all(|argument| hidden::is_clean_name(argument));
+    let has_clean_names = hidden_text::is_clean_name(&name)
+        && arguments.iter().all(|argument| hidden_text::is_clean_name(argument));
     let mut found = HiddenCounts::default();
     if !read.clean(&mut found) || !has_clean_names {
         findings.refuse(place(), NameFault::Hidden);

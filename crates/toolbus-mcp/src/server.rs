@@ -281,8 +281,10 @@ impl Server {
             timeouts: Some(self.limiter.timeouts()),
             revisions: Some(listing.revisions),
             tool_fingerprints: Some(listing.catalogue.fingerprints()),
+            operator_added: self.origin == ServerOrigin::Operator,
             read_only_tools: listing.catalogue.names_where(|tool| tool.is_read_only),
             idempotent_tools: listing.catalogue.names_where(|tool| tool.may_repeat),
+            destructive_tools: listing.catalogue.names_where(|tool| tool.is_destructive),
             ..McpServerSummary::default()
         })
     }

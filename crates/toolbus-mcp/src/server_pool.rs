@@ -22,7 +22,7 @@ use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary}
 use crate::call::{Call, CallError, Naming};
 use crate::call_result::CallResult;
 use crate::claims::Claims;
-use crate::config::{Entry, ToolChanges};
+use crate::config::{Entry, StdioIsolation, ToolChanges};
 use crate::connection::SharedDeps;
 use crate::failure::Failure;
 use crate::http;
@@ -36,6 +36,7 @@ use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
 use crate::transport::child_environment;
 use crate::transport::sandbox::Sandboxes;
+use crate::transport::shield::Shield;
 use crate::trust::findings::{Reader, quote_name};
 use crate::trust::{AcceptError, PinnedItem, Pins, Trust};
 
@@ -77,7 +78,9 @@ pub struct PoolConfig {
     /// Calls of one server at a time; more are refused as busy.
     pub calls_per_server_max: usize,
     /// The supervisor of servers that are children of this process. Without one they are started
-    /// directly, and a descendant that leaves their process group may outlive them.
+    /// directly: a descendant that leaves their process group may outlive them, one that is behind
+    /// a shield ends at once at SIGTERM, and unless this process has called
+    /// [`crate::supervisor::enter`], servers without a shield can read its memory.
     pub supervisor: Option<Supervisor>,
     /// The folder that keeps the homes of the operator's sandboxed servers, with what they have
     /// downloaded. Without one they are in memory and end with their server.
@@ -85,6 +88,10 @@ pub struct PoolConfig {
     /// Whether programs that agents register run in a sandbox, where there can be one: with the
     /// network, and with nothing of the host but the system's programs. Not by default.
     pub sandbox_registered: bool,
+    /// The isolation of servers that are programs, unless their entries say otherwise.
+    pub stdio_isolation: StdioIsolation,
+    /// The files and folders that are hidden from servers behind a shield.
+    pub secret_paths: Vec<PathBuf>,
     /// The file that keeps the servers that agents register; without, they are forgotten.
     pub(crate) registrations: Option<Arc<Registrations>>,
     /// The policy for a tool whose definition changes, unless the entry of its server has one.
@@ -124,6 +131,8 @@ impl PoolConfig {
             supervisor: None,
             sandbox_homes: None,
             sandbox_registered: false,
+            stdio_isolation: StdioIsolation::default(),
+            secret_paths: Vec::new(),
             registrations: None,
             private_registration: PrivateAddresses::Denied,
             tool_changes: ToolChanges::default(),
@@ -225,6 +234,8 @@ impl PoolContext {
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),
             sandboxes: Sandboxes::new(options.sandbox_homes.clone()),
+            shield: Shield::new(options.secret_paths.clone()),
+            stdio_isolation: options.stdio_isolation,
             sandbox_registered: options.sandbox_registered,
             tokens: options.tokens.clone(),
             credentials: options.credentials.clone(),

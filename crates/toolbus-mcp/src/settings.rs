@@ -11,7 +11,7 @@ use toolbus_tools::GrantCheck;
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::bridge;
-use crate::config::{self, Config, Entry, Mistake, ToolChanges, Variables};
+use crate::config::{self, Config, Entry, Mistake, StdioIsolation, ToolChanges, Variables};
 use crate::registration_rules::{
     AddressRegistration, PrivateAddresses, RegistrationRules, StdioRegistration,
 };
@@ -59,6 +59,10 @@ pub struct McpSettings {
     /// with nothing of this machine but the system's programs and a home in memory. A program of
     /// this machine's own folders does not start there.
     pub sandbox_registered: bool,
+    /// The isolation of servers that are programs. `shield` hides the state folder, the vault,
+    /// keys, files of secrets and all other processes from them, where bubblewrap works; `off`
+    /// hides nothing. The entry of a server may say otherwise (`sandbox`).
+    pub stdio_isolation: StdioIsolation,
     /// How long a server may take to connect and to list its tools. An entry may say otherwise
     /// (`startupTimeoutMs`), and programs that may have to be downloaded first have three minutes.
     pub connect_timeout: TimeSpan,
@@ -99,6 +103,10 @@ pub struct McpSettings {
     /// program that has a vault sets this.
     #[serde(skip)]
     pub credentials: Option<ServerCredentials>,
+    /// The files and folders that hold secrets of the program, beside those of these settings. The
+    /// program that has such sets this.
+    #[serde(skip)]
+    pub secret_paths: Vec<PathBuf>,
     /// Whether servers are run only while the bridge is elected for them, see
     /// [`PoolConfig::elects_owners`]. Not a setting.
     #[serde(skip)]
@@ -120,6 +128,7 @@ impl Default for McpSettings {
             allow_private_registration: false,
             allow_stdio_registration: false,
             sandbox_registered: true,
+            stdio_isolation: StdioIsolation::default(),
             connect_timeout: TimeSpan::seconds(15),
             call_timeout: TimeSpan::seconds(60),
             call_timeout_max: TimeSpan::seconds(120),
@@ -131,6 +140,7 @@ impl Default for McpSettings {
             without_default_file: false,
             supervisor: None,
             credentials: None,
+            secret_paths: Vec::new(),
             elects_owners: false,
             caller_tells_mistakes: false,
         }
@@ -185,10 +195,7 @@ impl McpSettings {
             }
         }
 
-        let registrations = self.registrations.clone();
-        let registrations =
-            registrations.unwrap_or_else(|| path.with_file_name(DEFAULT_REGISTRATIONS));
-        let registrations = Arc::new(Registrations::at(registrations));
+        let registrations = Arc::new(Registrations::at(self.registrations_file()));
         let mut options = PoolConfig::new(std::env::vars_os());
         options.elects_owners = self.elects_owners;
 
@@ -201,6 +208,8 @@ impl McpSettings {
         options.credentials = self.credentials.clone();
         options.sandbox_homes = self.sandbox_homes();
         options.sandbox_registered = self.sandbox_registered;
+        options.stdio_isolation = self.stdio_isolation;
+        options.secret_paths = self.hidden_paths();
         options.tool_changes = self.tool_changes;
         options.pins = self.pins()?;
         options.tokens = self.tokens_folder();
@@ -258,6 +267,25 @@ impl McpSettings {
 
     fn default_pins_folder(&self) -> Option<PathBuf> {
         self.state_folder("pins")
+    }
+
+    /// The file that keeps the servers that agents register.
+    fn registrations_file(&self) -> PathBuf {
+        let beside = || self.list_file().with_file_name(DEFAULT_REGISTRATIONS);
+        self.registrations.clone().unwrap_or_else(beside)
+    }
+
+    /// All that is hidden from servers behind a shield: where this user's state, tokens, pins and
+    /// lists of servers are, and what else holds secrets of the program.
+    #[must_use]
+    pub fn hidden_paths(&self) -> Vec<PathBuf> {
+        let state = user_folder("XDG_STATE_HOME", ".local/state");
+        let data = user_folder("XDG_DATA_HOME", ".local/share");
+        let folders = [state, data].into_iter().flatten().map(|folder| folder.join("toolbus"));
+        let lists = [self.list_file().to_owned(), self.registrations_file()];
+
+        let set = [self.pins.clone(), self.tokens_folder()].into_iter().flatten();
+        folders.chain(lists).chain(set).chain(self.secret_paths.iter().cloned()).collect()
     }
 
     /// Where the homes of sandboxed servers are kept.

@@ -27,6 +27,7 @@ pub(crate) mod process;
 mod rate_window;
 pub(crate) mod requested_pause;
 pub(crate) mod sandbox;
+pub(crate) mod shield;
 mod sse_events;
 pub(crate) mod stdio;
 mod stream_watch;

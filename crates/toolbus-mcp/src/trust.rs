@@ -7,7 +7,6 @@
 pub(crate) mod definition;
 mod difference;
 pub(crate) mod findings;
-pub(crate) mod hidden;
 mod operator;
 mod pin_store;
 mod pinned_item;
@@ -18,6 +17,7 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+use toolbus_tools::hidden_text::{self, HiddenCounts};
 
 use crate::catalogue::{Catalogue, clean_beside};
 use crate::config::{Entry, ToolChanges};
@@ -26,7 +26,6 @@ use crate::failure::Failure;
 use crate::offer::Offer;
 use definition::Definition;
 use findings::{Findings, Withheld};
-use hidden::HiddenCounts;
 use pins::{ListedDefinitions, PinDocument, Verdict};
 
 pub use operator::{AcceptError, PendingChange};
@@ -299,7 +298,7 @@ fn introduction_of(identity: &ServerIdentity) -> Definition {
 fn clean_identity(identity: &mut ServerIdentity, findings: &mut Findings) {
     // An address with something hidden in it leads elsewhere than its reader sees.
     let website_url = identity.website_url.take();
-    identity.website_url = website_url.filter(|url| hidden::is_clean_name(url));
+    identity.website_url = website_url.filter(|url| hidden_text::is_clean_name(url));
     identity.icons = identity.icons.take().and_then(clean_beside);
 
     let texts = [
@@ -313,7 +312,7 @@ fn clean_identity(identity: &mut ServerIdentity, findings: &mut Findings) {
     for (place, text) in texts {
         let mut found = HiddenCounts::default();
         let Some(text) = text else { continue };
-        if let Cow::Owned(cleaned) = hidden::clean_text(text, &mut found) {
+        if let Cow::Owned(cleaned) = hidden_text::clean_text(text, &mut found) {
             *text = cleaned;
             findings.hidden.push((place.to_owned(), found));
         }

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolbus_json::Limits;
+use toolbus_tools::hidden_text::{self, HiddenCounts};
 use toolbus_wire::json::RawJson;
 
 use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::trust::definition::Definition;
-use crate::trust::hidden::{self, HiddenCounts};
 
 /// What a definition may have. One that is larger than the catalogue is counted there.
 const DEFINITION_LIMITS: Limits = Limits::of_bytes(2 * CATALOGUE_BYTES_MAX);
@@ -64,7 +64,7 @@ impl<'a> WrittenDefinition<'a> {
     /// Takes hidden characters out of all texts. Answers whether all names of members were clean.
     pub(crate) fn clean(&mut self, found: &mut HiddenCounts) -> bool {
         let mut value = Value::Object(std::mem::take(&mut self.members));
-        let is_clean = hidden::clean_json(&mut value, found);
+        let is_clean = hidden_text::clean_json(&mut value, found);
         if let Value::Object(members) = value {
             self.members = members;
         }

@@ -46,6 +46,8 @@ mod sandboxed;
 mod server_requests;
 #[path = "client/sessions.rs"]
 mod sessions;
+#[path = "client/shielded.rs"]
+mod shielded;
 #[path = "client/storms.rs"]
 mod storms;
 #[path = "client/supervised.rs"]

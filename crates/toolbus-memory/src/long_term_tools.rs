@@ -145,12 +145,12 @@ impl Operation {
                 }),
                 &[],
             )),
-            Self::DeleteMemory => with_change_annotations(tool, true)
+            Self::DeleteMemory => with_change_annotations(tool.destructive(), true)
                 .with_parameters(object(json!({"id": described("The id of the memory")}), &["id"])),
             Self::ListCategories | Self::ListRules => tool.read_only(),
             Self::AddRule => with_change_annotations(tool, true)
                 .with_parameters(object(json!({"rule": described("The rule")}), &["rule"])),
-            Self::RemoveRule => with_change_annotations(tool, true)
+            Self::RemoveRule => with_change_annotations(tool.destructive(), true)
                 .with_parameters(object(json!({"rule": described("The rule")}), &["rule"])),
             Self::SetTimezone => {
                 let id = described("The name of the zone, such as America/Chicago");
@@ -163,7 +163,7 @@ impl Operation {
 
 /// What a tool changes can be changed back.
 pub(crate) fn with_change_annotations(tool: Tool, is_idempotent: bool) -> Tool {
-    let annotations = Annotations { read_only: false, idempotent: is_idempotent };
+    let annotations = Annotations { idempotent: is_idempotent, ..tool.annotations };
     Tool { annotations, ..tool.with_risk(Risk::Medium) }
 }
 

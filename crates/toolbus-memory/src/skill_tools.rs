@@ -94,7 +94,7 @@ impl Operation {
                 .with_parameters(json!({"type": "object", "properties": {"query": query}}))
             }
             Self::Delete => with_change_annotations(
-                tool("delete_skill", "DeleteSkill", "Forgets a skill."),
+                tool("delete_skill", "DeleteSkill", "Forgets a skill.").destructive(),
                 true,
             )
             .with_parameters(json!({

@@ -44,4 +44,5 @@ pub const MIGRATIONS: Migrations = Migrations {
                   PRIMARY KEY (owner, kind, id)
               )",
     }],
+    additions: &[],
 };

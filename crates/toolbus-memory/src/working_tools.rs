@@ -125,7 +125,7 @@ impl Operation {
 
 /// What a tool changes is this session's own, and for a while.
 fn with_save_annotations(tool: Tool) -> Tool {
-    let annotations = Annotations { read_only: false, idempotent: true };
+    let annotations = Annotations { idempotent: true, ..tool.annotations };
     Tool { annotations, ..tool.with_risk(Risk::Low) }
 }
 

@@ -25,6 +25,7 @@ pub mod message;
 pub mod metrics;
 pub mod model;
 pub mod models;
+pub mod outside;
 pub mod request;
 pub mod settings;
 pub mod text_calls;
@@ -41,6 +42,7 @@ pub use message::{
 };
 pub use model::{Model, ModelEvent, OnEvent};
 pub use models::Models;
+pub use outside::{NOTICES_TOOL, OutsideText, outside_messages};
 pub use request::{ModelRequest, ToolList};
 pub use settings::{ModelSettings, Tier};
 pub use text_calls::TextCallModel;

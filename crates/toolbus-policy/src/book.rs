@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 use toolbus_tools::Scope;
 use toolbus_tools::budget::RunLimits;
-use toolbus_tools::policy::{ApprovalDemand, Decision, PolicyRequest};
+use toolbus_tools::policy::{ApprovalDemand, ApprovalExtent, Decision, PolicyRequest};
 use toolbus_tools::tool::Risk;
 
 use crate::budget::{BUDGETS_MAX, RunBudget, read_budgets};
@@ -17,6 +17,7 @@ use crate::coverage::find_covered;
 use crate::limit::Limit;
 use crate::matcher::Matcher;
 use crate::mistake::{Mistake, Mistakes, Reporter};
+use crate::preset::Preset;
 use crate::rule_set::{RULES_MAX, RuleSet};
 use crate::settings::{Effect, LimitSettings, PolicySettings, RuleSettings};
 
@@ -39,7 +40,11 @@ const AUDIENCE_NAME: &str = "principals";
 /// Rules, limits and budgets, checked and indexed. It never changes.
 #[derive(Debug)]
 pub struct RuleBook {
+    /// The rules of the operator, then those of the preset.
     rules: Vec<Rule>,
+    /// How many of the rules the operator has written.
+    own_rules: usize,
+    preset: Option<Preset>,
     matcher: Matcher,
     default: Answer,
     approval_required: Option<(Risk, Answer)>,
@@ -64,7 +69,7 @@ struct Rule {
 #[derive(Debug, Clone)]
 enum Answer {
     Allow,
-    Ask { rule: Arc<str>, reason: Arc<str> },
+    Ask { rule: Arc<str>, reason: Arc<str>, extent: ApprovalExtent, preset: Option<&'static str> },
     Deny { reason: Arc<str> },
 }
 
@@ -104,11 +109,14 @@ impl RuleBook {
     pub fn new(settings: &PolicySettings) -> Result<Self, Mistakes> {
         let mut found = Vec::new();
         check_counts(settings, &mut found);
-        let rules = read_rules(&settings.rules, &mut found);
+        let whole = settings.with_preset_rules();
+        let own_rules = settings.rules.len().min(RULES_MAX);
+        let of_preset = settings.preset.map(Preset::as_str);
+        let rules = read_rules(&whole.rules, own_rules, of_preset, &mut found);
         let limits = read_limits(&settings.limits, &mut found);
         let budgets = read_budgets(&settings.budgets, &mut found);
 
-        let patterns = rules.iter().map(|rule| &rule.conditions);
+        let patterns = rules.iter().take(own_rules).map(|rule| &rule.conditions);
         let patterns = patterns.chain(limits.iter().map(|(_, conditions)| conditions));
         let patterns = patterns.chain(budgets.iter().map(|budget| &budget.conditions));
         let patterns = patterns.map(Conditions::pattern_count).sum::<usize>();
@@ -127,7 +135,8 @@ impl RuleBook {
         let mut allowing = RuleSet::default();
         let allow = rules.iter().enumerate().filter(|(_, rule)| rule.answer.is_allow());
         allow.for_each(|(position, _)| allowing.insert(position));
-        let mut covered = tell_covered("rule", &conditions, &names, allowing);
+        // An operator may well decide all that a rule of the preset would.
+        let mut covered = tell_covered("rule", &conditions[..own_rules], &names, allowing);
         covered.extend(tell_covered("budget", &of_budgets, &budget_names, RuleSet::default()));
         Mistakes::of(covered)?;
 
@@ -139,10 +148,12 @@ impl RuleBook {
             budget_matcher: Matcher::new(&of_budgets, RuleSet::default()),
             budgets,
             rules,
+            own_rules,
+            preset: settings.preset,
             default: default_answer(settings.default),
             approval_required: settings.approval_required_risk.map(required_approval),
             not_there: Answer::Deny { reason: "the tool is not there for this principal".into() },
-            revision: Revision::of(settings),
+            revision: Revision::of(&whole),
         })
     }
 
@@ -171,7 +182,13 @@ impl RuleBook {
         &self.revision
     }
 
-    /// How many rules it has.
+    /// The preset whose rules stand behind the operator's.
+    #[must_use]
+    pub fn preset(&self) -> Option<Preset> {
+        self.preset
+    }
+
+    /// How many rules it has, with those of its preset.
     #[must_use]
     pub fn rule_count(&self) -> usize {
         self.rules.len()
@@ -213,9 +230,9 @@ impl RuleBook {
         Some(&self.budgets[first])
     }
 
-    /// The conditions of its rules, in order.
-    pub(crate) fn conditions(&self) -> impl Iterator<Item = (&Arc<str>, &Conditions)> {
-        self.rules.iter().map(|rule| (&rule.name, &rule.conditions))
+    /// The conditions of the rules that the operator has written, in order.
+    pub(crate) fn own_conditions(&self) -> impl Iterator<Item = (&Arc<str>, &Conditions)> {
+        self.rules.iter().take(self.own_rules).map(|rule| (&rule.name, &rule.conditions))
     }
 
     /// The same book, where limits that it has in common with another one go on from what was
@@ -257,9 +274,11 @@ impl Answer {
     fn decision(&self) -> Decision {
         match self {
             Self::Allow => Decision::Allow,
-            Self::Ask { rule, reason } => Decision::Ask(ApprovalDemand {
+            Self::Ask { rule, reason, extent, preset } => Decision::Ask(ApprovalDemand {
                 rule: Arc::clone(rule),
                 reason: Cow::Owned(reason.as_ref().to_owned()),
+                extent: *extent,
+                preset: *preset,
             }),
             Self::Deny { reason } => Decision::Deny(Cow::Owned(reason.as_ref().to_owned())),
         }
@@ -299,16 +318,20 @@ impl fmt::Display for DecidedBy {
 
 fn default_answer(effect: Effect) -> Answer {
     let reason: Arc<str> = "no rule allows it".into();
+    let rule: Arc<str> = DEFAULT_NAME.into();
+    let ask = |reason, extent| Answer::Ask { rule, reason, extent, preset: None };
     match effect {
         Effect::Allow => Answer::Allow,
-        Effect::Ask => Answer::Ask { rule: DEFAULT_NAME.into(), reason },
+        Effect::Ask => ask(reason, ApprovalExtent::Call),
+        Effect::AskOnce => ask(reason, ApprovalExtent::Tool),
         Effect::Deny => Answer::Deny { reason },
     }
 }
 
 fn required_approval(risk: Risk) -> (Risk, Answer) {
     let reason = format!("tools of risk {} and above need one", risk.as_str()).into();
-    (risk, Answer::Ask { rule: REQUIRED_NAME.into(), reason })
+    let extent = ApprovalExtent::Call;
+    (risk, Answer::Ask { rule: REQUIRED_NAME.into(), reason, extent, preset: None })
 }
 
 fn check_counts(settings: &PolicySettings, found: &mut Vec<Mistake>) {
@@ -326,7 +349,13 @@ fn check_counts(settings: &PolicySettings, found: &mut Vec<Mistake>) {
     }
 }
 
-fn read_rules<'a>(all: &'a [RuleSettings], found: &mut Vec<Mistake>) -> Vec<Rule> {
+/// Reads the rules of the operator, which are so many, and those of the preset behind them.
+fn read_rules<'a>(
+    all: &'a [RuleSettings],
+    own_rules: usize,
+    preset: Option<&'static str>,
+    found: &mut Vec<Mistake>,
+) -> Vec<Rule> {
     let mut names = HashMap::new();
     let mut read_rule = |position: usize, settings: &'a RuleSettings| {
         let key = format!("rules[{position}]");
@@ -337,16 +366,19 @@ fn read_rules<'a>(all: &'a [RuleSettings], found: &mut Vec<Mistake>) -> Vec<Rule
 
         let name: Arc<str> = settings.name.as_str().into();
         let reason = settings.reason.as_deref().unwrap_or_default();
+        let preset = preset.filter(|_| position >= own_rules);
+        let rule = Arc::clone(&name);
+        let ask = |extent| Answer::Ask { rule, reason: reason.into(), extent, preset };
         let answer = match settings.effect {
             Effect::Allow => Answer::Allow,
-            Effect::Ask => Answer::Ask { rule: Arc::clone(&name), reason: reason.into() },
+            Effect::Ask => ask(ApprovalExtent::Call),
+            Effect::AskOnce => ask(ApprovalExtent::Tool),
             Effect::Deny => Answer::Deny { reason: format!("{reason} (rule '{name}')").into() },
         };
         let conditions = Conditions::read(&settings.conditions(), &mut reporter);
         Rule { name, answer, conditions }
     };
-    // More than there may be have no place in a set of rules.
-    let read = all.iter().take(RULES_MAX).enumerate();
+    let read = all.iter().enumerate();
     read.map(|(position, settings)| read_rule(position, settings)).collect()
 }
 

@@ -25,11 +25,35 @@ pub(crate) struct Conditions {
     pub(crate) risk: Option<Risk>,
     pub(crate) read_only: Option<bool>,
     pub(crate) idempotent: Option<bool>,
+    pub(crate) destructive: Option<bool>,
 }
 
-/// One of each combination of what calls can differ in beside names: door, risk, and both
-/// annotations. There are 128.
-pub(crate) type Cells = u128;
+/// One bit for each combination of what calls can differ in beside names: door, risk, and the three
+/// annotations. There are 256: those of tools that are not destructive, and those of tools that
+/// are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Cells([u128; 2]);
+
+impl Cells {
+    /// Whether all of these are among them.
+    pub(crate) fn has_all(self, others: Self) -> bool {
+        self.0.iter().zip(others.0).all(|(own, other)| own & other == other)
+    }
+
+    /// Whether one of these is among them.
+    pub(crate) fn has_any(self, others: Self) -> bool {
+        self.0.iter().zip(others.0).any(|(own, other)| own & other != 0)
+    }
+
+    /// Those that are not among these.
+    pub(crate) fn without(self, others: Self) -> Self {
+        Self([self.0[0] & !others.0[0], self.0[1] & !others.0[1]])
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
 
 impl Conditions {
     /// Reads what an operator has written, and reports what is wrong with it.
@@ -69,6 +93,7 @@ impl Conditions {
             risk: settings.risk,
             read_only: settings.read_only,
             idempotent: settings.idempotent,
+            destructive: settings.destructive,
         }
     }
 
@@ -86,7 +111,7 @@ impl Conditions {
 
     /// The combinations of door, risk and annotations that meet the conditions on them.
     pub(crate) fn cells(&self) -> Cells {
-        let mut cells = 0;
+        let mut of_flags = 0_u128;
         for door in Door::ALL.into_iter().filter(|door| self.has_door(*door)) {
             for risk in least_risk(self.risk) {
                 for flags in 0..4_usize {
@@ -94,12 +119,14 @@ impl Conditions {
                     if self.read_only.is_none_or(|wanted| wanted == read_only)
                         && self.idempotent.is_none_or(|wanted| wanted == idempotent)
                     {
-                        cells |= 1 << (door.position() * 16 + risk * 4 + flags);
+                        of_flags |= 1 << (door.position() * 16 + risk * 4 + flags);
                     }
                 }
             }
         }
-        cells
+
+        let has = |destructive: bool| self.destructive.is_none_or(|wanted| wanted == destructive);
+        Cells([false, true].map(|destructive| if has(destructive) { of_flags } else { 0 }))
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn find_covered(rules: &[&Conditions], allowing: RuleSet) -> Vec<Cove
     // later rules can decide that call.
     let is_partial = |at: usize| allowing.contains(at) && rules[at].doors.is_some();
     let cells = rules.iter().enumerate().map(|(at, rule)| match is_partial(at) {
-        true => 0,
+        true => Cells::default(),
         false => rule.cells(),
     });
     let cells: Vec<Cells> = cells.collect();
@@ -121,7 +121,7 @@ fn covering<T>(
 /// Those of these rules that have the wanted cells, together: one where one is enough. `None` where
 /// they have not.
 fn cover_cells(cells: &[Cells], rules: RuleSet, wanted: Cells) -> Option<Vec<usize>> {
-    let has_all = |rule: &usize| cells[*rule] & wanted == wanted;
+    let has_all = |rule: &usize| cells[*rule].has_all(wanted);
     if let Some(alone) = rules.iter().find(has_all) {
         return Some(vec![alone]);
     }
@@ -129,12 +129,12 @@ fn cover_cells(cells: &[Cells], rules: RuleSet, wanted: Cells) -> Option<Vec<usi
     let mut left = wanted;
     let mut used = Vec::new();
     for rule in rules.iter() {
-        if cells[rule] & left != 0 {
-            left &= !cells[rule];
+        if cells[rule].has_any(left) {
+            left = left.without(cells[rule]);
             used.push(rule);
         }
     }
-    (left == 0).then_some(used)
+    left.is_empty().then_some(used)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 mod book;
 mod budget;
+pub mod call_limits;
 mod conditions;
 mod coverage;
 #[cfg(feature = "fuzzing")]
@@ -23,7 +24,7 @@ mod matcher;
 pub mod matrix;
 mod mistake;
 pub mod months;
-pub mod presets;
+mod preset;
 mod principal;
 mod principal_set;
 pub mod retry;
@@ -41,6 +42,7 @@ pub use budget::BUDGETS_MAX;
 pub use limit::{BUCKETS_MAX, RateLimit};
 pub use live::LivePolicy;
 pub use mistake::{Mistake, Mistakes};
+pub use preset::Preset;
 pub use principal::{PrincipalError, owner_text, parse_owner, parse_principal, principal_text};
 pub use principal_set::{PrincipalSet, PrincipalSetError};
 pub use rule_set::RULES_MAX;

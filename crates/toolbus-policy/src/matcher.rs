@@ -25,6 +25,7 @@ pub(crate) struct Matcher {
     risks: [RuleSet; 4],
     read_only: [RuleSet; 2],
     idempotent: [RuleSet; 2],
+    destructive: [RuleSet; 2],
     tools: TextIndex,
     agents: TextIndex,
     sessions: TextIndex,
@@ -45,8 +46,8 @@ struct PrincipalIndex {
 }
 
 impl Matcher {
-    /// Creates a matcher for at most [`RULES_MAX`](crate::RULES_MAX) conditions. `allowing` has the
-    /// positions of the rules that allow.
+    /// Creates a matcher for at most [`RULES_MAX`](crate::RULES_MAX) conditions and those of a
+    /// preset. `allowing` has the positions of the rules that allow.
     pub(crate) fn new(all: &[&Conditions], allowing: RuleSet) -> Self {
         let principals = PrincipalIndex::new(all);
         let mut matcher = Self { principals, allowing, ..Self::default() };
@@ -65,6 +66,9 @@ impl Matcher {
                 if holds(conditions.idempotent) {
                     matcher.idempotent[usize::from(flag)].insert(rule);
                 }
+                if holds(conditions.destructive) {
+                    matcher.destructive[usize::from(flag)].insert(rule);
+                }
             }
             tools.add(rule, conditions.tools.as_deref());
             agents.add(rule, conditions.agents.as_deref());
@@ -82,6 +86,7 @@ impl Matcher {
         rules &= &self.risks[subject.risk as usize];
         rules &= &self.read_only[usize::from(annotations.read_only)];
         rules &= &self.idempotent[usize::from(annotations.idempotent)];
+        rules &= &self.destructive[usize::from(annotations.destructive)];
         if rules.is_empty() {
             return rules;
         }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolbus_tools::policy::{Decision, PolicyRequest};
+use toolbus_tools::policy::{ApprovalDemand, ApprovalExtent, Decision, PolicyRequest};
 use toolbus_tools::scope::{Principal, Proof};
 use toolbus_tools::{Door, Scope, Subject};
 use toolbus_wire::name::AgentName;
@@ -30,7 +30,7 @@ pub struct Cell {
     pub principal: String,
     /// The tool, by its id.
     pub tool: String,
-    /// `allow`, `ask` or `deny`.
+    /// `allow`, `ask`, `ask-once` or `deny`.
     pub decision: &'static str,
     /// The rule that says so, `default`, or `approval_required_risk`.
     pub by: String,
@@ -66,7 +66,8 @@ pub fn principals(book: &RuleBook) -> Vec<Principal> {
             .expect("every proof has one of these forms")
     }));
 
-    let patterns = book.conditions().filter_map(|(_, conditions)| conditions.principals.as_ref());
+    let patterns =
+        book.own_conditions().filter_map(|(_, conditions)| conditions.principals.as_ref());
     let samples = patterns.flatten().filter_map(|pattern| pattern.sample(SOMEBODY));
     let mut seen = BTreeSet::new();
     let all = of_proofs.into_iter().chain(samples);
@@ -83,7 +84,8 @@ pub struct UnmatchedGlob {
     pub glob: String,
 }
 
-/// The globs over tools that match none of these. Tools come and go, so it may still be right.
+/// The globs over tools of the operator's rules that match none of these. Tools come and go, so it
+/// may still be right.
 #[must_use]
 pub fn unmatched_globs(book: &RuleBook, tools: &[Subject]) -> Vec<UnmatchedGlob> {
     let is_unmatched = |glob: &&Glob| !tools.iter().any(|tool| glob.matches(tool.id.as_str()));
@@ -95,7 +97,7 @@ pub fn unmatched_globs(book: &RuleBook, tools: &[Subject]) -> Vec<UnmatchedGlob>
     let with_tools = |(rule, conditions): (_, &'_ crate::conditions::Conditions)| {
         conditions.tools.as_ref().map(|globs| of_rule((rule, globs)))
     };
-    book.conditions().filter_map(with_tools).flatten().collect()
+    book.own_conditions().filter_map(with_tools).flatten().collect()
 }
 
 /// The cells as a table for people: a row for each tool, principal and decision, with the doors
@@ -130,6 +132,7 @@ pub fn table(cells: &[Cell]) -> String {
 pub fn decision_name(decision: &Decision) -> &'static str {
     match decision {
         Decision::Allow => "allow",
+        Decision::Ask(ApprovalDemand { extent: ApprovalExtent::Tool, .. }) => "ask-once",
         Decision::Ask(_) => "ask",
         // One that is not known here lets nothing pass.
         _ => "deny",

@@ -2,10 +2,13 @@
 
 use std::ops::{BitAndAssign, BitOrAssign};
 
-/// How many rules a book may have.
+use crate::preset::PRESET_RULES_MAX;
+
+/// How many rules an operator may write in a book.
 pub const RULES_MAX: usize = 1_000;
 
-const WORDS: usize = RULES_MAX.div_ceil(64);
+/// Room for the rules of an operator and of a preset.
+const WORDS: usize = (RULES_MAX + PRESET_RULES_MAX).div_ceil(64);
 
 /// Some of the rules of a book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

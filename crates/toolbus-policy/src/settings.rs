@@ -9,12 +9,17 @@ use toolbus_tools::Door;
 use toolbus_tools::tool::Risk;
 
 use crate::book::RuleBook;
+use crate::preset::Preset;
 
 /// Who may call which tool, and how often. A call is decided by the first rule whose conditions it
 /// meets. See docs/policy.md.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicySettings {
+    /// The rule book of Toolbus whose rules stand behind those below: `open`, `careful` or
+    /// `strict`. `agent-host policy show` prints it. Without a section `policy` it is `careful`;
+    /// with a section that does not name one, there is none.
+    pub preset: Option<Preset>,
     /// What becomes of a call that no rule decides.
     pub default: Effect,
     /// Calls that no rule decides, and that `default` would allow, need an approval where the tool
@@ -33,13 +38,15 @@ pub struct PolicySettings {
 
 /// What a rule says of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// It may run.
     #[default]
     Allow,
     /// It may run once somebody has approved just this call.
     Ask,
+    /// It may run once somebody has approved the tool for its owner and agent.
+    AskOnce,
     /// It may not run.
     Deny,
 }
@@ -52,7 +59,7 @@ pub struct RuleSettings {
     pub name: String,
     /// What it says.
     pub effect: Effect,
-    /// Why, in words for whoever called or is asked. Needed by `ask` and `deny`.
+    /// Why, in words for whoever called or is asked. Needed by `ask`, `ask-once` and `deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Where the call came in.
@@ -85,6 +92,10 @@ pub struct RuleSettings {
     /// Whether the tool says that running it twice is the same as once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
+    /// Whether the tool says that it deletes, overwrites or sends what cannot be brought back. One
+    /// that says nothing does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
 }
 
 /// How often calls may be made that meet all of its conditions; without any, all calls.
@@ -132,6 +143,10 @@ pub struct LimitSettings {
     /// Whether the tool says that running it twice is the same as once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
+    /// Whether the tool says that it deletes, overwrites or sends what cannot be brought back. One
+    /// that says nothing does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
 }
 
 /// What each run may spend that meets all of its conditions; without any, every run. A run is what
@@ -212,12 +227,19 @@ impl Effect {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
+            Self::AskOnce => "ask-once",
             Self::Deny => "deny",
         }
     }
 }
 
 impl PolicySettings {
+    /// The settings where the operator has written none: the preset [`Preset::Careful`].
+    #[must_use]
+    pub fn standard() -> Self {
+        Self { preset: Some(Preset::Careful), ..Self::default() }
+    }
+
     /// Adds what is wrong with them, under the key that they have.
     pub fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
         if let Err(errors) = RuleBook::new(self) {
@@ -239,6 +261,7 @@ pub(crate) struct ConditionSettings<'a> {
     pub(crate) risk: Option<Risk>,
     pub(crate) read_only: Option<bool>,
     pub(crate) idempotent: Option<bool>,
+    pub(crate) destructive: Option<bool>,
 }
 
 macro_rules! conditions_of {
@@ -254,6 +277,7 @@ macro_rules! conditions_of {
                     risk: self.risk,
                     read_only: self.read_only,
                     idempotent: self.idempotent,
+                    destructive: self.destructive,
                 }
             }
         }

@@ -23,7 +23,8 @@ struct Example {
 
 fn tool(provider: &str, name: &str, risk: Risk) -> Subject {
     let is_read_only = risk == Risk::Low;
-    let annotations = Annotations { read_only: is_read_only, idempotent: is_read_only };
+    let annotations =
+        Annotations { read_only: is_read_only, idempotent: is_read_only, ..Annotations::default() };
     let id = ToolId::of(provider, name);
     Subject { id, definition: None, annotations, risk, audience: Audience::everybody() }
 }

@@ -1,9 +1,13 @@
 //! Whose tasks they are.
 
+use serde::Serialize;
 use toolbus_policy::{owner_text, parse_owner};
 use toolbus_store::OwnerId;
+use toolbus_tools::scope::Proof;
 use toolbus_tools::{Principal, Scope};
 use toolbus_wire::name::AgentName;
+
+use crate::Error;
 
 /// Whose tasks they are: a principal's with an agent. They run as that principal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -12,6 +16,22 @@ pub struct ScheduleOwner {
     pub agent: AgentName,
     /// The principal.
     pub principal: Principal,
+}
+
+/// A principal in the form that programs read which know no owner.
+#[derive(Serialize)]
+struct KeptPrincipal<'a> {
+    name: &'a str,
+    proof: KeptProof<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum KeptProof<'a> {
+    Claimed,
+    Local,
+    Broker(&'a str),
+    Token(&'a str),
 }
 
 impl ScheduleOwner {
@@ -24,6 +44,19 @@ impl ScheduleOwner {
     /// What rows are found by, beside the agent.
     pub(crate) fn id(&self) -> OwnerId {
         OwnerId::new(owner_text(&self.principal))
+    }
+
+    /// The principal as programs read it that take a task up after a rollback.
+    pub(crate) fn kept_principal(&self) -> Result<String, Error> {
+        let proof = match &self.principal.proof {
+            Proof::Claimed => KeptProof::Claimed,
+            Proof::Local => KeptProof::Local,
+            Proof::Broker { user } => KeptProof::Broker(user),
+            Proof::Token { issuer, .. } => KeptProof::Token(issuer),
+            _ => return Err(Error::Principal),
+        };
+        let kept = KeptPrincipal { name: &self.principal.name, proof };
+        serde_json::to_string(&kept).map_err(|_| Error::Principal)
     }
 
     /// The owner of a row.

@@ -170,10 +170,10 @@ impl NewOccurrence<'_> {
 
         let inserted = sqlx::query(
             "INSERT INTO schedule_occurrences
-             (id, agent, owner, task, generation, name, cause, state, reason, due_ms,
+             (id, agent, owner, task, generation, name, principal, cause, state, reason, due_ms,
               until_ms, fires, missed_before, attempts, retry_ms, fired_ms, ended_ms, description,
               lineage)
-             SELECT $1, agent, owner, id, generation, name, $2, $3, $4, $5,
+             SELECT $1, agent, owner, id, generation, name, principal, $2, $3, $4, $5,
                     $6, $7, $8, 0, 0, $9, $10, description, lineage
              FROM schedule_tasks WHERE generation = $11
              ON CONFLICT (generation, due_ms, cause) DO NOTHING",

@@ -60,6 +60,7 @@ struct Writing {
     owner: ScheduleOwner,
     id: String,
     name: String,
+    principal: String,
     description: String,
     missed: MissedRule,
     task: NewTask,
@@ -139,6 +140,7 @@ impl Schedules {
             owner: owner.clone(),
             id: id_of(&name),
             name,
+            principal: owner.kept_principal()?,
             description: parse_description(&task.description)?,
             missed: task.missed.unwrap_or(rule),
             task,
@@ -369,15 +371,16 @@ impl Writing {
 
         sqlx::query(
             "INSERT INTO schedule_tasks
-             (agent, owner, id, generation, name, cron, zone, run_once, missed,
+             (agent, owner, id, generation, name, principal, cron, zone, run_once, missed,
               missed_max, created_ms, next_ms, description, lineage)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         )
         .bind(self.owner.agent.as_str())
         .bind(self.owner.id())
         .bind(&self.id)
         .bind(Uuid::new_v4().to_string())
         .bind(&self.name)
+        .bind(&self.principal)
         .bind(self.task.cron.as_str())
         .bind(&self.zone.name)
         .bind(i64::from(self.task.run_once))

@@ -18,8 +18,11 @@ pub const MIGRATIONS: Migrations = Migrations {
             version: 2,
             sql: "CREATE INDEX schedule_tasks_next ON schedule_tasks (agent, next_ms)",
         },
+    ],
+    additions: &[
         // What runs inherit, a `Lineage` in JSON. Runs of tasks that are there already inherit
-        // nothing, as before. The owner says who the principal is.
+        // nothing, as before. The owner says who the principal is; `principal` is written for
+        // programs from before this step.
         Migration { version: 3, sql: LINEAGE },
     ],
 };
@@ -28,9 +31,7 @@ const LINEAGE: &str = r#"
     ALTER TABLE schedule_tasks ADD COLUMN lineage TEXT NOT NULL
         DEFAULT '{"run":"","door":"schedule","doors":["schedule"],"depth":0}';
     ALTER TABLE schedule_occurrences ADD COLUMN lineage TEXT NOT NULL
-        DEFAULT '{"run":"","door":"schedule","doors":["schedule"],"depth":0}';
-    ALTER TABLE schedule_tasks DROP COLUMN principal;
-    ALTER TABLE schedule_occurrences DROP COLUMN principal"#;
+        DEFAULT '{"run":"","door":"schedule","doors":["schedule"],"depth":0}'"#;
 
 const TABLES: &str = "CREATE TABLE schedule_tasks (
                   agent TEXT NOT NULL,

@@ -111,7 +111,7 @@ impl Operation {
                 "required": ["name", "cron", "description"],
             })),
             Self::List => tool.read_only(),
-            Self::Cancel => with_change_annotations(tool).with_parameters(json!({
+            Self::Cancel => with_change_annotations(tool.destructive()).with_parameters(json!({
                 "type": "object",
                 "properties": {"name": described("The name of the task")},
                 "required": ["name"],
@@ -122,7 +122,7 @@ impl Operation {
 
 /// What a tool changes can be changed back, and is the same when it is changed twice.
 fn with_change_annotations(tool: Tool) -> Tool {
-    let annotations = Annotations { read_only: false, idempotent: true };
+    let annotations = Annotations { idempotent: true, ..tool.annotations };
     Tool { annotations, ..tool.with_risk(Risk::Medium) }
 }
 

@@ -177,7 +177,8 @@ impl Service {
         let known: Vec<_> =
             [Some(about).filter(|text| !text.is_empty()), top].into_iter().flatten().collect();
 
-        let mut line = format!("- {} ({})", single_line(&self.id), self.kind.as_str());
+        let id = cut(&single_line(&self.id), NAME_CHARS_MAX);
+        let mut line = format!("- {id} ({})", self.kind.as_str());
         if !known.is_empty() {
             let _ = write!(line, ": {}", known.join(", "));
         }

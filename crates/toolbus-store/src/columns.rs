@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use sqlx::any::{Any, AnyRow, AnyTypeInfo};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
-use sqlx::{Database, Decode, Encode, Row as _, Type};
+use sqlx::{Database, Decode, Encode, Row as _, Type, ValueRef as _};
 
 /// Longest text of a [`JsonColumn`], in bytes.
 pub const JSON_COLUMN_BYTES_MAX: usize = 256 << 10;
@@ -54,6 +54,17 @@ impl<T: DeserializeOwned> JsonColumn<T> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The value of a column that rows of older programs do not have: `None` for those as well.
+    ///
+    /// # Errors
+    /// When the row has no such column.
+    pub fn read_optional(row: &AnyRow, column: &str, id: &str) -> Result<Option<T>, sqlx::Error> {
+        if row.try_get_raw(column)?.is_null() {
+            return Ok(None);
+        }
+        Self::read(row, column, id)
     }
 }
 

@@ -68,6 +68,19 @@ impl Location {
         }
     }
 
+    /// The files on this host that hold the state: the database, and those that SQLite has beside
+    /// it while it is open.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Self::Sqlite(path) = self else { return Vec::new() };
+        let with_end = |end: &str| {
+            let mut path = path.clone().into_os_string();
+            path.push(end);
+            PathBuf::from(path)
+        };
+        ["", "-wal", "-shm", "-journal"].map(with_end).to_vec()
+    }
+
     pub(crate) fn connect_options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
         match self {
             Self::Sqlite(path) => sqlite_url(path)?.parse(),

@@ -17,6 +17,7 @@ pub(crate) const OWN: Migrations = Migrations {
                   token BIGINT NOT NULL
               )",
     }],
+    additions: &[],
 };
 
 /// One at a time, whichever host it is on: a number of ours among PostgreSQL's advisory locks.
@@ -28,8 +29,13 @@ pub struct Migrations {
     /// Whose tables: the crate's name without `toolbus-`. Its tables begin with it, or are named as
     /// nobody else's.
     pub owner: &'static str,
-    /// What to do, by rising versions. What was released is never changed.
+    /// What to do, by rising versions. What was released is never changed. A program that does not
+    /// know a step refuses the state.
     pub steps: &'static [Migration],
+    /// Steps that leave the state usable for programs which do not know them, so that an upgrade
+    /// can be rolled back. They add tables, indexes, and columns with a default, and nothing else.
+    /// Their versions are none of those in `steps`.
+    pub additions: &'static [Migration],
 }
 
 /// One step, which is done as a whole or not at all.
@@ -39,6 +45,36 @@ pub struct Migration {
     pub version: i64,
     /// Statements, with `;` between them. A column of bytes is a `BLOB`.
     pub sql: &'static str,
+}
+
+/// A migration that is to be applied.
+struct Missing {
+    migration: &'static Migration,
+    /// The owner that its row has.
+    noted_owner: String,
+}
+
+impl Migrations {
+    /// Finds the migrations that were not applied, in the order in which they have to be.
+    async fn find_missing(&self, connection: &mut AnyConnection) -> Result<Vec<Missing>, Error> {
+        let Self { owner, steps, additions } = *self;
+        let applied = read_applied(connection, owner).await?;
+        check_applied(owner, steps, &applied)?;
+
+        let of_step = |migration| Missing { migration, noted_owner: owner.to_owned() };
+        let mut missing: Vec<_> = steps.iter().skip(applied.len()).map(of_step).collect();
+        for migration in additions {
+            // A program looks at the rows of the owners that it knows, and at no others.
+            let noted_owner = format!("{owner}+{}", migration.version);
+            match &read_applied(connection, &noted_owner).await?[..] {
+                [] => missing.push(Missing { migration, noted_owner }),
+                [(_, digest)] if *digest == migration.digest() => {}
+                _ => return Err(Error::ChangedMigration { owner, version: migration.version }),
+            }
+        }
+        missing.sort_by_key(|missing| missing.migration.version);
+        Ok(missing)
+    }
 }
 
 impl Migration {
@@ -102,13 +138,11 @@ async fn count_in_transaction(
     let (tables,): (i64,) = sqlx::query_as(is_there).fetch_one(&mut *connection).await?;
 
     let mut missing = 0;
-    for Migrations { owner, steps } in all {
-        let applied = match tables {
-            0 => Vec::new(),
-            _ => read_applied(connection, owner).await?,
+    for migrations in all {
+        missing += match tables {
+            0 => migrations.steps.len() + migrations.additions.len(),
+            _ => migrations.find_missing(connection).await?.len(),
         };
-        check_applied(owner, steps, &applied)?;
-        missing += steps.len() - applied.len();
     }
     Ok(missing)
 }
@@ -154,19 +188,18 @@ async fn apply_missing(
     .execute(&mut *connection)
     .await?;
 
-    for Migrations { owner, steps } in all {
-        let applied = read_applied(connection, owner).await?;
-        check_applied(owner, steps, &applied)?;
-
-        for step in steps.iter().skip(applied.len()) {
-            sqlx::raw_sql(AssertSqlSafe(step.sql_for(location))).execute(&mut *connection).await?;
+    for migrations in all {
+        for Missing { migration, noted_owner } in migrations.find_missing(connection).await? {
+            let (owner, version) = (migrations.owner, migration.version);
+            let sql = AssertSqlSafe(migration.sql_for(location));
+            sqlx::raw_sql(sql).execute(&mut *connection).await?;
             sqlx::query("INSERT INTO migrations (owner, version, digest) VALUES ($1, $2, $3)")
-                .bind(*owner)
-                .bind(step.version)
-                .bind(step.digest())
+                .bind(noted_owner)
+                .bind(version)
+                .bind(migration.digest())
                 .execute(&mut *connection)
                 .await?;
-            tracing::info!(owner, version = step.version, "the state's tables were brought up");
+            tracing::info!(owner, version, "the state's tables were brought up");
         }
     }
     Ok(())

@@ -25,6 +25,8 @@ pub(crate) struct NewRow {
     pub(crate) description: String,
     pub(crate) context: String,
     pub(crate) priority: Priority,
+    /// The depth of its scope.
+    pub(crate) depth: u8,
     pub(crate) lineage: Lineage,
     pub(crate) timeout_ms: i64,
     /// Whether this process has room for it.
@@ -145,11 +147,12 @@ impl SubagentRows {
 
         sqlx::query(
             "INSERT INTO subagents
-             (id, agent, owner, session, call, description, context, priority, lineage, state,
-              is_paused, holder, lease_until_ms, begun, created_ms, deadline_ms, spent_calls,
-              spent_turns, spent_tokens, spent_micro_usd, outcome, teller, telling_until_ms)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, $12, 1, $13, $14, 0, 0, 0, 0,
-                     '', '', 0)",
+             (id, agent, owner, session, call, description, context, priority, depth, lineage,
+              state, is_paused, holder, lease_until_ms, begun, created_ms, deadline_ms,
+              spent_calls, spent_turns, spent_tokens, spent_micro_usd, outcome, teller,
+              telling_until_ms)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $12, $13, 1, $14, $15,
+                     0, 0, 0, 0, '', '', 0)",
         )
         .bind(new.id)
         .bind(self.agent.as_str())
@@ -159,6 +162,7 @@ impl SubagentRows {
         .bind(new.description)
         .bind(new.context)
         .bind(new.priority as i64)
+        .bind(i64::from(new.depth))
         .bind(JsonColumn(new.lineage))
         .bind(RUNNING)
         .bind(self.instance.as_str())

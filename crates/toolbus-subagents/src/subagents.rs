@@ -168,7 +168,7 @@ impl Subagents {
         let id = new_id()[..ID_LENGTH].to_owned();
         let session = subagent_session(&id).ok_or_else(|| Error::Damaged(id.clone()))?;
         let child = child_scope(scope, call, session).ok_or(Error::TooDeep)?;
-        let lineage = Lineage::of(scope);
+        let (depth, lineage) = (child.depth, Lineage::of(scope));
         let start = Start {
             id: id.clone(),
             owner: owner.clone(),
@@ -189,6 +189,7 @@ impl Subagents {
             description: start.description.clone(),
             context: start.context.clone(),
             priority: new.priority,
+            depth,
             lineage,
             timeout_ms: ms(timeout),
             has_room: false,

@@ -13,13 +13,13 @@ pub(crate) const CHANGES: &str = "subagents";
 /// of two processes of PostgreSQL one waits for the other.
 pub const MIGRATIONS: Migrations = Migrations {
     owner: "subagents",
-    steps: &[
-        Migration { version: 1, sql: TABLES },
-        // What a subagent inherits, beside its owner: a `Lineage` in JSON.
+    steps: &[Migration { version: 1, sql: TABLES }],
+    additions: &[
+        // What a subagent inherits, beside its owner: a `Lineage` in JSON. `depth`, which is in it,
+        // is written for programs from before this step.
         Migration {
             version: 2,
-            sql: "ALTER TABLE subagents ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
-                  ALTER TABLE subagents DROP COLUMN depth",
+            sql: "ALTER TABLE subagents ADD COLUMN lineage TEXT NOT NULL DEFAULT ''",
         },
     ],
 };

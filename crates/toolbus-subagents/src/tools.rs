@@ -175,7 +175,7 @@ impl Operation {
             .in_group(SOURCE)
             .with_parameters(self.parameters())
             .with_missing_argument(MISSING_ARGUMENT);
-        let repeatable = Annotations { read_only: false, idempotent: true };
+        let repeatable = Annotations { idempotent: true, ..Annotations::default() };
         match self {
             // The same call is the same subagent, but two calls with the same arguments are two.
             Self::Spawn => tool.with_risk(Risk::Medium),

@@ -283,7 +283,8 @@ impl Operation {
             .with_timeout(timeout * REQUESTS_IN_LINE)
             .with_parameters(self.parameters());
         match self {
-            Self::Send | Self::Create => tool.with_risk(Risk::High),
+            // What is sent, mails and invitations, cannot be called back.
+            Self::Send | Self::Create => tool.destructive().with_risk(Risk::High),
             _ => tool.read_only(),
         }
     }

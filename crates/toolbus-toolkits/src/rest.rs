@@ -218,6 +218,7 @@ fn definition(endpoint: &RestEndpoint, timeout: Duration) -> Result<Tool, String
     let tool = Tool::new(&endpoint.name, &endpoint.description, SOURCE).in_group(SOURCE);
     let tool = match endpoint.method {
         RestMethod::Get | RestMethod::Head => tool.read_only(),
+        RestMethod::Delete => tool.destructive().with_risk(Risk::High),
         _ => tool.with_risk(Risk::High),
     };
     let tool = match endpoint.risk {

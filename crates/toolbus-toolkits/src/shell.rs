@@ -107,6 +107,7 @@ pub fn register(registry: &Registry, shell: Shell) -> Result<(), registry::Error
     );
     let tool = Tool::new(NAME, description, SOURCE)
         .in_group(SOURCE)
+        .destructive()
         .with_risk(Risk::Critical)
         .with_timeout(shell.inner.timeout + CALL_GRACE)
         .with_parameters(parameters)

@@ -11,7 +11,7 @@ use crate::artifact::{ArtifactRef, find_references, has_reference, replace_refer
 use crate::call::Arguments;
 use crate::schema::{Schema, VIOLATIONS_MAX, describe, drop_nulls, hide_optional_nulls};
 
-pub use crate::grant::fuzzing::grants;
+pub use crate::grant::fuzzing::{grant_keys, grants};
 
 /// What a text may have.
 const LIMITS: Limits = Limits::of_bytes(1 << 20);

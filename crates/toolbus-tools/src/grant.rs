@@ -2,8 +2,12 @@
 //!
 //! Gates stand where calls come in, and a worker takes whatever is on the bus. So the invoker gives
 //! what has passed its last gate a [`Permit`], and the request that leaves with it is sealed with a
-//! grant: a MAC, by a key that agents and workers share, over everything that a worker acts on.
-//! [`GrantCheck`] is the worker's end.
+//! grant over everything that a worker acts on. [`GrantCheck`] is the worker's end.
+//!
+//! There are two kinds. A signed grant is an Ed25519 signature: agents have a [`GrantSigningKey`],
+//! and workers its [`GrantPublicKey`], with which they cannot make one. A grant by the shared key
+//! is a MAC by a [`GrantKey`] that both have; it is the older kind. The kinds have a header each, so
+//! that a request can carry both while a fleet changes over.
 //!
 //! Nothing else makes a [`Permit`], and neither a key nor a grant is ever in a log or an error.
 
@@ -11,10 +15,12 @@ mod check;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod header_value;
-mod key;
-mod mac;
+mod key_pair;
 mod principal_claim;
+mod sealed_request;
 pub mod settings;
+mod shared_key;
+mod signer;
 
 use std::fmt;
 
@@ -22,16 +28,17 @@ use toolbus_bus::requester::Seal;
 use toolbus_bus::{Deadline, Envelope, Topic};
 use toolbus_wire::header;
 
-pub use check::{CLOCK_SKEW_GRACE, GrantCheck, GrantPolicy};
+pub use check::{CLOCK_SKEW_GRACE, GrantCheck, GrantCheckKeys, GrantPolicy};
 pub use header_value::HEADER_BYTES_MAX;
-pub use key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
+pub use key_pair::{GrantPublicKey, GrantSigningKey, KeyError, PUBLIC_KEYS_MAX};
+pub use shared_key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
+pub use signer::GrantSigner;
 
 use crate::id::{SessionId, ToolId};
 use crate::scope::Scope;
 use crate::subject::Subject;
-use header_value::write_header;
-use mac::SealedRequest;
 use principal_claim::write_principal_claim;
+use sealed_request::SealedRequest;
 
 /// What a grant says that a worker cannot know by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +57,17 @@ pub struct Permit {
     subject: ToolId,
     session: Option<SessionId>,
     principal: String,
-    key: Option<GrantKey>,
+    signer: Option<GrantSigner>,
 }
 
 impl Permit {
     /// A permit for what has passed the last gate; nothing else may call this.
-    pub(crate) fn new(subject: &Subject, scope: &Scope, key: Option<&GrantKey>) -> Self {
+    pub(crate) fn new(subject: &Subject, scope: &Scope, signer: Option<&GrantSigner>) -> Self {
         Self {
             subject: subject.id.clone(),
             session: scope.session.clone(),
             principal: write_principal_claim(&scope.principal),
-            key: key.cloned(),
+            signer: signer.cloned(),
         }
     }
 }
@@ -70,12 +77,14 @@ impl Seal for Permit {
         if let Some(session) = &self.session {
             envelope.headers.set(header::SESSION, session.as_str());
         }
-        let Some(key) = &self.key else { return };
+        let Some(signer) = &self.signer else { return };
 
         let claims =
             Claims { principal: self.principal.clone(), expires_unix_ms: deadline.unix_ms() };
-        let mac = SealedRequest::new(topic, envelope, &self.subject).mac(key, &claims);
-        envelope.headers.set(header::GRANT, write_header(&claims, mac));
+        let request = SealedRequest::new(topic, envelope, &self.subject);
+        for (name, value) in signer.seal(&request, &claims) {
+            envelope.headers.set(name, value);
+        }
     }
 }
 

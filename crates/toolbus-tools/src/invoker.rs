@@ -34,7 +34,7 @@ use crate::gate::{
     Gate, Passage, Verdict, charge_budget, forgive_habits, look_up, read_arguments,
     refuse_selecting_references, resolve_subject,
 };
-use crate::grant::{GrantKey, Permit};
+use crate::grant::{GrantSigner, Permit};
 use crate::observe::ArgumentsDigest;
 use crate::policy::Policy;
 use crate::registry::{Registry, ToolEntry};
@@ -67,7 +67,7 @@ pub(crate) struct InvokerInner {
     policy: Arc<dyn Policy>,
     recorder: Recorder,
     /// What permits are sealed with, where workers are to check them.
-    grant_key: Option<GrantKey>,
+    grant_signer: Option<GrantSigner>,
     /// Tools that clean up after the end of their calls.
     cleanups: TaskTracker,
 }
@@ -294,7 +294,7 @@ impl Invoker {
         let scope = call.scope;
         let shape_scope = Arc::clone(&scope);
         let call_id = call.id.clone();
-        let permit = Permit::new(&subject, &scope, self.inner.grant_key.as_ref());
+        let permit = Permit::new(&subject, &scope, self.inner.grant_signer.as_ref());
         let inner_calls = calls.clone();
         let written = match (call.mcp_params, call.arguments) {
             (Some(params), _) => Some(Written::Params(params)),

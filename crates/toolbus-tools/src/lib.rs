@@ -15,11 +15,13 @@ pub mod call;
 pub mod call_error;
 pub mod canonical;
 pub mod credentials;
+pub mod foreign_text;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod gate;
 pub mod grant;
 pub mod guide;
+pub mod hidden_text;
 pub mod hooks;
 pub mod id;
 pub mod invocation;
@@ -50,7 +52,10 @@ pub use budget::Budget;
 pub use call::{Call, CallTime, Outcome, Output};
 pub use call_error::CallError;
 pub use credentials::{CredentialSource, Credentials, UnreadableCredential};
-pub use grant::{GrantCheck, GrantKey, Permit};
+pub use foreign_text::{ForeignText, Nonce};
+pub use grant::{
+    GrantCheck, GrantCheckKeys, GrantKey, GrantPublicKey, GrantSigner, GrantSigningKey, Permit,
+};
 pub use guide::{Guide, Guides};
 pub use invoker::Invoker;
 pub use lineage::Lineage;

@@ -22,7 +22,7 @@ pub struct Lineage {
     run: String,
     /// The door of the scope.
     door: Door,
-    /// Every door that the work came through.
+    /// Every door that the work came through, the first one first.
     doors: DoorSet,
     /// The depth of the scope.
     depth: u8,
@@ -63,7 +63,7 @@ impl Lineage {
         &self.run
     }
 
-    /// Every door that the work came through.
+    /// Every door that the work came through, the first one first.
     #[must_use]
     pub const fn doors(&self) -> DoorSet {
         self.doors
@@ -110,7 +110,7 @@ impl Lineage {
         let inner = self.accounts.iter().skip(1);
         let budget = inner.fold(run_account, |outer, state| outer.restore(state));
         let scope = Scope::new(self.door, principal, agent)
-            .through(self.doors)
+            .with_earlier_doors(self.doors)
             .with_session(session)
             .with_budget(budget)
             .with_view(View::of_steps(self.view));

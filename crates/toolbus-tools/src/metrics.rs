@@ -10,6 +10,7 @@ pub(crate) const TOOL: &str = "rockbot.tool.name";
 pub(crate) const STATUS: &str = "rockbot.tool.status";
 pub(crate) const SUBJECT: &str = "toolbus.tool.subject";
 pub(crate) const GRANT_RESULT: &str = "toolbus.grant.result";
+pub(crate) const GRANT_VERSION: &str = "toolbus.grant.version";
 
 /// Bounds in milliseconds: from a local tool to one that is given minutes.
 const MILLISECONDS: &[f64] = &[
@@ -37,10 +38,11 @@ pub(crate) const GRANT_CHECKS: Metric = Metric {
     name: "toolbus.grant.checks",
     kind: Kind::Counter,
     unit: "{request}",
-    description: "Requests whose grant a worker has checked, by what it found: `valid`, `missing` \
-                  (taken without one), `missing_refused`, `malformed`, `unknown_version`, `expired` \
-                  or `mismatch`; only workers with a key count them",
-    attributes: &[GRANT_RESULT],
+    description: "Requests whose grant a worker has checked, by the grant's version (`1` by the \
+                  shared key, `2` signed, `none`) and by what it found: `valid`, `missing` (taken \
+                  without one), `missing_refused`, `malformed`, `unknown_version`, `unknown_key`, \
+                  `shared_key_ended`, `expired` or `mismatch`; only workers with a key count them",
+    attributes: &[GRANT_RESULT, GRANT_VERSION],
 };
 
 /// Every metric of this crate.

@@ -4,6 +4,7 @@
 //! in turn runs in a child, which never has more than its parent.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -44,10 +45,16 @@ pub enum Door {
     Embedded,
 }
 
-/// A set of doors.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A set of doors, in the order in which calls first came through them. Sets of the same doors are
+/// equal, whatever their order.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<Door>", into = "Vec<Door>")]
-pub struct DoorSet(u8);
+pub struct DoorSet {
+    /// A bit for each door, at its position.
+    doors: u8,
+    /// The positions of the doors, [`POSITION_BITS`] each, from the lowest bit on.
+    order: u32,
+}
 
 /// No door has this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -97,8 +104,8 @@ pub struct RulesName(Arc<str>);
 pub struct Scope {
     /// The door that its calls came through last; `doors` contains it.
     pub door: Door,
-    /// Every door that its calls came through: a program that an MCP client starts came through
-    /// `mcp` and `chain`. Child scopes inherit them.
+    /// Every door that its calls came through, the first one first: a program that an MCP client
+    /// starts came through `mcp` and `chain`. Child scopes inherit them.
     pub doors: DoorSet,
     /// Who calls.
     pub principal: Principal,
@@ -162,31 +169,72 @@ impl Door {
     }
 }
 
-// Each door has a bit.
+/// Bits of the position of a door.
+const POSITION_BITS: u32 = 3;
+
+// Each door has a bit, and a position.
 const _: () = assert!(Door::ALL.len() <= u8::BITS as usize);
+const _: () = assert!(Door::ALL.len() <= 1 << POSITION_BITS);
 
 impl DoorSet {
-    /// These doors.
+    /// These doors, the first one first.
     #[must_use]
     pub fn of(doors: &[Door]) -> Self {
-        Self(doors.iter().fold(0, |set, door| set | 1 << door.position()))
+        doors.iter().fold(Self::default(), |set, door| set.with(*door))
     }
 
-    /// The doors of both sets.
+    /// The doors of both sets, those of this one first.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        let mut all = self;
+        let mut place = 0;
+        while place < other.count() {
+            all = all.with(other.door_at(place));
+            place += 1;
+        }
+        all
     }
 
     /// Whether the door is one of them.
     #[must_use]
     pub const fn contains(self, door: Door) -> bool {
-        self.0 & 1 << door.position() != 0
+        self.doors & (1 << door.position()) != 0
     }
 
-    /// Each of them, in the order of [`Door::ALL`].
+    /// Each of them, the first one first.
     pub fn iter(self) -> impl Iterator<Item = Door> {
-        Door::ALL.into_iter().filter(move |door| self.contains(*door))
+        (0..self.count()).map(move |place| self.door_at(place))
+    }
+
+    const fn count(self) -> u32 {
+        self.doors.count_ones()
+    }
+
+    const fn door_at(self, place: u32) -> Door {
+        let position = (self.order >> (place * POSITION_BITS)) & ((1 << POSITION_BITS) - 1);
+        Door::ALL[position as usize]
+    }
+
+    const fn with(self, door: Door) -> Self {
+        if self.contains(door) {
+            return self;
+        }
+        let position = (door as u32) << (self.count() * POSITION_BITS);
+        Self { doors: self.doors | (1 << door.position()), order: self.order | position }
+    }
+}
+
+impl PartialEq for DoorSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.doors == other.doors
+    }
+}
+
+impl Eq for DoorSet {}
+
+impl Hash for DoorSet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.doors.hash(state);
     }
 }
 
@@ -327,6 +375,12 @@ impl Scope {
     #[must_use]
     pub fn through(self, doors: DoorSet) -> Self {
         Self { doors: self.doors.union(doors), ..self }
+    }
+
+    /// The same scope, whose calls came through these doors before its own.
+    #[must_use]
+    pub fn with_earlier_doors(self, doors: DoorSet) -> Self {
+        Self { doors: doors.union(self.doors), ..self }
     }
 
     /// The same scope in this session.

@@ -71,6 +71,10 @@ pub struct Annotations {
     pub read_only: bool,
     /// Running it twice is the same as once.
     pub idempotent: bool,
+    /// It says that it deletes, overwrites or sends what cannot be brought back. A tool that says
+    /// nothing is not meant: few do, and to ask for each of their calls would teach people to
+    /// approve without looking.
+    pub destructive: bool,
 }
 
 /// How much harm a tool can do, from the least to the most. It is compared by this rank, never by
@@ -161,8 +165,15 @@ impl Tool {
     /// The same tool, changing nothing when it runs.
     #[must_use]
     pub fn read_only(self) -> Self {
-        let annotations = Annotations { read_only: true, idempotent: true };
+        let annotations = Annotations { read_only: true, idempotent: true, destructive: false };
         Self { annotations, risk: Some(Risk::Low), ..self }
+    }
+
+    /// The same tool, deleting, overwriting or sending what cannot be brought back.
+    #[must_use]
+    pub fn destructive(self) -> Self {
+        let annotations = Annotations { read_only: false, destructive: true, ..self.annotations };
+        Self { annotations, ..self }
     }
 
     /// The same tool of this group, which has a guide.

@@ -1,6 +1,6 @@
 //! The gate behind all others: finds the credentials of a call that may run.
 
-use toolbus_policy::principal_text;
+use toolbus_policy::owner_text;
 use toolbus_tools::CallError;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
@@ -27,7 +27,7 @@ impl Gate for VaultGate {
         let (provider, tool) = (provider.to_owned(), tool.to_owned());
 
         Verdict::Later(Box::pin(async move {
-            let user = principal_text(&passage.call.scope.principal);
+            let user = owner_text(&passage.call.scope.principal);
             match self.0.credentials(&provider, &tool, &user).await {
                 Ok(credentials) => {
                     if !credentials.is_empty() {

@@ -1,19 +1,16 @@
 //! The key of the vault: where it comes from, and its name.
 
 use std::fmt;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
-use rustix::process::geteuid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
-use toolbus_config::{Finding, on_one_line, read_secret_file};
+use toolbus_config::{Finding, is_open_to_others, on_one_line, read_secret_file};
 use zeroize::Zeroizing;
 
 use crate::VaultError;
@@ -26,9 +23,6 @@ const NAME_BYTES: usize = 8;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most that it may print, in bytes: a key, and some air around it.
 const PRINTED_BYTES_MAX: usize = 256;
-/// The permissions of the group to read a file, and of all but its owner to do anything.
-const GROUP_READ: u32 = 0o040;
-const OTHERS: u32 = 0o077;
 
 /// What credentials are sealed with. It is overwritten when it is dropped.
 #[derive(Clone)]
@@ -40,10 +34,7 @@ pub struct VaultKey {
 /// Where the key comes from.
 #[derive(Debug, Clone)]
 pub enum KeySource {
-    /// A file that nobody but its owner may read.
-    ///
-    /// Where it is root's and the reader is not, its group may read it too: how Kubernetes gives a
-    /// secret to a pod.
+    /// A file that nobody but its owner may read, as [`is_open_to_others`] sees it.
     File(PathBuf),
     /// A command, by its program and arguments, that prints it: the way to a service that manages
     /// keys.
@@ -123,10 +114,7 @@ impl KeySource {
 
 fn read_key_file(path: &Path) -> Result<VaultKey, VaultError> {
     let failed = |error| VaultError::NoKey(format!("{}: {error}", path.display()));
-    let metadata = fs::metadata(path).map_err(failed)?;
-    let is_for_group = metadata.uid() == 0 && !geteuid().is_root();
-    let allowed = if is_for_group { GROUP_READ } else { 0 };
-    if metadata.mode() & OTHERS & !allowed != 0 {
+    if is_open_to_others(path).map_err(failed)? {
         return Err(VaultError::OpenKeyFile(path.to_owned()));
     }
     VaultKey::parse(read_secret_file(path, 2 * KEY_BYTES).map_err(failed)?.expose())

@@ -2,7 +2,7 @@
 //!
 //! A [`Vault`] keeps them in a [`Store`](toolbus_store::Store), sealed with a [`VaultKey`] that is
 //! not there. Each belongs to a provider of tools, such as `mcp:github`, and may be for one of its
-//! tools or one caller alone. [`VaultGate`] finds those of a call when every other gate has let it
+//! tools or one owner alone. [`VaultGate`] finds those of a call when every other gate has let it
 //! pass, and hands them to whoever runs it. Those of an MCP server are read when it is connected:
 //! [`LazyVault`] is the [`CredentialSource`](toolbus_tools::CredentialSource) for that.
 //!

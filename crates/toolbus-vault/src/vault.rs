@@ -40,6 +40,7 @@ pub const MIGRATIONS: Migrations = Migrations {
                   PRIMARY KEY (provider, tool, caller, name)
               )",
     }],
+    additions: &[],
 };
 
 /// Credentials in a store, sealed with one key. Clones are the same vault.
@@ -204,8 +205,8 @@ impl Vault {
         Ok(rows.into_iter().map(entry).collect())
     }
 
-    /// The credentials that a call of this tool by this caller is made with. Of two of one name it
-    /// is the caller's own, and of two of those, or of none of those, the tool's own. No other is
+    /// The credentials that a call of this tool by this owner is made with. Of two of one name it
+    /// is the owner's own, and of two of those, or of none of those, the tool's own. No other is
     /// opened.
     ///
     /// # Errors

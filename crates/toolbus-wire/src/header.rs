@@ -40,9 +40,12 @@ well_known! {
     /// Toolbus extension: the session of the caller, for servers that keep something for it. What
     /// it means is its caller's own: the same text of another caller is another session.
     SESSION = "rb-session", on the wire "rb-rb-session";
-    /// Toolbus extension: the grant by which a worker knows that the request has passed the gates.
-    /// It is a proof, so it is never logged.
+    /// Toolbus extension: the grant by which a worker knows that the request has passed the gates,
+    /// made with the key that agents and workers share. It is a proof, so it is never logged.
     GRANT = "rb-grant", on the wire "rb-rb-grant";
+    /// Toolbus extension: the same grant, signed with a key that only agents have. A header of its
+    /// own, because older workers refuse a [`GRANT`] that has anything added. It is never logged.
+    SIGNED_GRANT = "rb-signed-grant", on the wire "rb-rb-signed-grant";
     /// Ours: when the caller stops waiting, in Unix milliseconds by its own clock. How much time
     /// that was when the request was sent is the message's expiry.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
@@ -74,7 +77,7 @@ well_known! {
 
 /// Logical headers of a message, few enough that a list is the fastest map.
 ///
-/// Its `Debug` form leaves out the value of a grant.
+/// Its `Debug` form leaves out the values of grants.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(Cow<'static, str>, String)>);
 
@@ -127,8 +130,9 @@ impl Headers {
 
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_grant = |name: &str| name == GRANT || name == SIGNED_GRANT;
         let shown =
-            self.iter().map(|(name, value)| (name, if name == GRANT { "***" } else { value }));
+            self.iter().map(|(name, value)| (name, if is_grant(name) { "***" } else { value }));
         f.debug_map().entries(shown).finish()
     }
 }

@@ -16,7 +16,7 @@ use toolbus_tools::observe::Observe;
 use toolbus_tools::policy::Policy;
 use toolbus_tools::registry::{self, Offer};
 use toolbus_tools::tool_search::FindTools;
-use toolbus_tools::{GrantCheck, GrantKey, Guide, Guides, Invoker, Registry};
+use toolbus_tools::{GrantCheck, GrantSigner, Guide, Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Topic, topic};
 
@@ -109,10 +109,11 @@ impl ToolbusBuilder {
         Self { invoker, ..self }
     }
 
-    /// Sends every request that has passed the gates with a grant of this key, for workers that
-    /// check grants. By default requests carry none.
-    pub fn grants(self, key: GrantKey) -> Self {
-        Self { invoker: self.invoker.grants(key), ..self }
+    /// Sends every request that has passed the gates with a grant, for workers that check grants:
+    /// signed with a [`GrantSigningKey`](crate::GrantSigningKey), or made with a
+    /// [`GrantKey`](crate::GrantKey) that the workers have too. By default requests carry none.
+    pub fn grants(self, signer: impl Into<GrantSigner>) -> Self {
+        Self { invoker: self.invoker.grants(signer), ..self }
     }
 
     /// Has the scripts and MCP servers of this process take only requests that pass this check. By

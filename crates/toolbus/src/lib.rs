@@ -131,14 +131,15 @@ pub use toolbus_tools::invoker::Shape;
 pub use toolbus_tools::observe::{
     ArgumentsDigest, CallEvent, CallEventKind, CallRecord, CallStatus, Observe,
 };
-pub use toolbus_tools::policy::{ApprovalDemand, Decision, Policy, PolicyRequest};
+pub use toolbus_tools::policy::{ApprovalDemand, ApprovalExtent, Decision, Policy, PolicyRequest};
 pub use toolbus_tools::registry::Offer;
 pub use toolbus_tools::tool::Risk;
 pub use toolbus_tools::toolbox::SearchMark;
 pub use toolbus_tools::{
     Annotations, Budget, Call, CallError, CallTime, CredentialSource, Credentials, Door, Executor,
-    GrantCheck, GrantKey, Guide, Invoker, Outcome, Output, Principal, ProviderSpecs, Registry,
-    Scope, Subject, Tool, ToolKind, ToolSpec, Toolbox, View,
+    GrantCheck, GrantCheckKeys, GrantKey, GrantPublicKey, GrantSigner, GrantSigningKey, Guide,
+    Invoker, Outcome, Output, Principal, ProviderSpecs, Registry, Scope, Subject, Tool, ToolKind,
+    ToolSpec, Toolbox, View,
 };
 pub use toolbus_wire::name::{AgentName, InstanceId};
 pub use toolbus_wire::{ErrorCode, Execution};

@@ -136,6 +136,8 @@ fn start_pool(text: &str, settings: &McpSettings) -> Result<ServerPool, McpError
     let mut options = PoolConfig::new(std::env::vars_os());
     options.supervisor = settings.supervisor.clone();
     options.credentials = settings.credentials.clone();
+    options.stdio_isolation = settings.stdio_isolation;
+    options.secret_paths = settings.hidden_paths();
     options.elects_owners = settings.elects_owners;
     Ok(ServerPool::start(servers, options)?)
 }

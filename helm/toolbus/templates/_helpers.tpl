@@ -60,9 +60,58 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- .Values.grants.existingSecret | default (printf "%s-grants" (include "toolbus.fullname" .)) -}}
 {{- end -}}
 
-{{/* The key of the key before the current one in that secret, where there is one. */}}
-{{- define "toolbus.previousGrantKey" -}}
+{{/* The key of the agent's signing key in that secret, where there is one. */}}
+{{- define "toolbus.signingGrantKey" -}}
 {{- if .Values.grants.existingSecret -}}
+{{- .Values.grants.signingKeyKey -}}
+{{- else -}}
+signing-key
+{{- end -}}
+{{- end -}}
+
+{{/* The key of the workers' public keys in that secret, where there are some. */}}
+{{- define "toolbus.publicGrantKeys" -}}
+{{- if .Values.grants.existingSecret -}}
+{{- .Values.grants.publicKeysKey -}}
+{{- else -}}
+public-keys
+{{- end -}}
+{{- end -}}
+
+{{/* The key of the shared key in that secret, while it counts: nothing in a new release that draws its keys. */}}
+{{- define "toolbus.sharedGrantKey" -}}
+{{- $grants := .Values.grants -}}
+{{- $choice := toString $grants.sharedKey -}}
+{{- $there := dict -}}
+{{- if not $grants.existingSecret -}}
+{{- $there = lookup "v1" "Secret" .Release.Namespace (include "toolbus.grantsSecret" .) | default dict -}}
+{{- end -}}
+{{- $isThere := hasKey ($there.data | default dict) $grants.keyKey -}}
+{{- if and (ne $choice "false") (or $grants.existingSecret $grants.key (eq $choice "true") $isThere) -}}
+{{- $grants.keyKey -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The text form of the public half of an Ed25519 key in PEM. The functions of a template make a certificate of it, and
+     the key stands in there behind the 12 bytes that begin every such public key (RFC 8410). */}}
+{{- define "toolbus.publicGrantKey" -}}
+{{- $expected := "grants.signingKey is no Ed25519 key in PEM: `openssl genpkey -algorithm ed25519` makes one" -}}
+{{- if not (hasPrefix "-----BEGIN PRIVATE KEY-----" .) -}}
+{{- fail $expected -}}
+{{- end -}}
+{{- $certificate := genSelfSignedCertWithKey "grants" (list) (list) 1 . -}}
+{{- $der := regexReplaceAll "-----[A-Z ]+-----|\\s" $certificate.Cert "" | b64dec -}}
+{{- $parts := splitList (b64dec "MCowBQYDK2VwAyEA") $der -}}
+{{- if ne (len $parts) 2 -}}
+{{- fail $expected -}}
+{{- end -}}
+ed25519-public:{{ index $parts 1 | substr 0 32 | b64enc }}
+{{- end -}}
+
+{{/* The key of the shared key before the current one in that secret, where there is one. */}}
+{{- define "toolbus.previousGrantKey" -}}
+{{- if not (include "toolbus.sharedGrantKey" .) -}}
+{{- else if .Values.grants.existingSecret -}}
 {{- .Values.grants.previousKeyKey -}}
 {{- else if .Values.grants.previousKey -}}
 previous-key
@@ -71,8 +120,21 @@ previous-key
 
 {{/* The settings of grants: (dict "root" . "grants" "agent" or "worker") */}}
 {{- define "toolbus.grantsEnvironment" -}}
+{{- $shared := include "toolbus.sharedGrantKey" .root -}}
+{{- $half := ternary (include "toolbus.publicGrantKeys" .root) (include "toolbus.signingGrantKey" .root) (eq .grants "worker") -}}
+{{- if not (or $shared $half) -}}
+{{- fail "grants.existingSecret has no key that counts: name those of signing-key and public-keys by grants.signingKeyKey and grants.publicKeysKey, or leave grants.sharedKey at auto" -}}
+{{- end -}}
+{{- if $shared -}}
 - {name: TOOLBUS_GRANTS__KEY_FILE, value: /etc/toolbus/grants/key}
-{{- if eq .grants "worker" }}
+{{ end -}}
+{{- if and $half (eq .grants "agent") -}}
+- {name: TOOLBUS_GRANTS__SIGNING_KEY_FILE, value: /etc/toolbus/grants/signing-key}
+{{- end -}}
+{{- if eq .grants "worker" -}}
+{{- if $half -}}
+- {name: TOOLBUS_GRANTS__PUBLIC_KEYS_FILE, value: /etc/toolbus/grants/public-keys}
+{{- end }}
 {{- if include "toolbus.previousGrantKey" .root }}
 - {name: TOOLBUS_GRANTS__PREVIOUS_KEY_FILE, value: /etc/toolbus/grants/previous-key}
 {{- end }}
@@ -82,13 +144,24 @@ previous-key
 
 {{/* The volume that the keys are in: (dict "root" . "grants" "agent" or "worker") */}}
 {{- define "toolbus.grantsVolume" -}}
+{{- $shared := include "toolbus.sharedGrantKey" .root -}}
 {{- $previous := include "toolbus.previousGrantKey" .root -}}
+{{- $signing := include "toolbus.signingGrantKey" .root -}}
+{{- $public := include "toolbus.publicGrantKeys" .root -}}
 - name: grants
   secret:
     secretName: {{ include "toolbus.grantsSecret" .root }}
     defaultMode: 0440
     items:
-      - {key: {{ .root.Values.grants.keyKey }}, path: key}
+      {{- if $shared }}
+      - {key: {{ $shared }}, path: key}
+      {{- end }}
+      {{- if and $signing (eq .grants "agent") }}
+      - {key: {{ $signing }}, path: signing-key}
+      {{- end }}
+      {{- if and $public (eq .grants "worker") }}
+      - {key: {{ $public }}, path: public-keys}
+      {{- end }}
       {{- if and $previous (eq .grants "worker") }}
       - {key: {{ $previous }}, path: previous-key}
       {{- end }}

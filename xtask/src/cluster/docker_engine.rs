@@ -6,7 +6,7 @@
 
 use std::env;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::kept_process::KeptProcess;
 use crate::workspace;
@@ -37,22 +37,36 @@ impl DockerEngine {
             workspace::script_command("dev/parts/fetch").args(fetch).stdout(Stdio::null()),
         )?;
         let engine = Self::connect_or_start()?;
-        let mut build = workspace::script_command("docker/images");
-        build.env("DOCKER_HOST", &engine.address).env("TOOLBUS_PROGRAMS", folder);
-        build.stdout(Stdio::null());
+        engine.build_images(&mut workspace::script_command("docker/images"), folder)?;
+        engine.give_to_cluster(&mut workspace::script_command("dev/docker/to-cluster"))?;
+        Ok(engine)
+    }
 
+    /// Builds images of the programs in `folder`, by the recipe in the sources of their own commit,
+    /// for the engine and for the cluster.
+    pub(crate) fn add_images(&self, source: &Path, folder: &Path, tag: &str) -> anyhow::Result<()> {
+        let mut build = Command::new(source.join("docker/images"));
+        // Its output goes beside the programs, and nothing of this commit's is replaced.
+        let target = folder.parent().unwrap_or(folder);
+        build.current_dir(source).env("CARGO_TARGET_DIR", target).env("TOOLBUS_TAG", tag);
+        self.build_images(&mut build, folder)?;
+
+        let mut give = workspace::script_command("dev/docker/to-cluster");
+        self.give_to_cluster(give.env("TOOLBUS_TAG", tag))
+    }
+
+    fn build_images(&self, build: &mut Command, folder: &Path) -> anyhow::Result<()> {
+        build.env("DOCKER_HOST", &self.address).env("TOOLBUS_PROGRAMS", folder);
         for (name, base) in BASES {
             if env::var_os(name).is_none() {
                 build.env(name, base);
             }
         }
+        workspace::run_command(build.stdout(Stdio::null()))
+    }
 
-        workspace::run_command(&mut build)?;
-        workspace::run_command(
-            workspace::script_command("dev/docker/to-cluster").env("DOCKER_HOST", &engine.address),
-        )?;
-
-        Ok(engine)
+    fn give_to_cluster(&self, give: &mut Command) -> anyhow::Result<()> {
+        workspace::run_command(give.env("DOCKER_HOST", &self.address))
     }
 
     fn connect_or_start() -> anyhow::Result<Self> {

@@ -17,6 +17,8 @@ pub(crate) struct TestOptions {
     pub(crate) slowest: usize,
     /// Arguments for nextest: filters and options.
     pub(crate) rest: Vec<String>,
+    /// Variables for the tests.
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl TestOptions {
@@ -59,6 +61,24 @@ impl TestOptions {
         Self {
             needs_of: Some(package.to_owned()),
             rest: vec!["-E".to_owned(), format!("binary_id({suite})")],
+            ..Self::default()
+        }
+    }
+
+    /// Selects tests of a package that other runs leave out, by a filter of nextest. Without a
+    /// cluster, no container engine is started either.
+    pub(crate) fn of_left_out(
+        package: &str,
+        filter: &str,
+        has_cluster: bool,
+        environment: Vec<(String, String)>,
+    ) -> Self {
+        let rest = ["--ignore-default-filter", "-E", filter].map(str::to_owned).to_vec();
+        Self {
+            needs_of: Some(package.to_owned()),
+            is_quick: !has_cluster,
+            rest,
+            environment,
             ..Self::default()
         }
     }

@@ -114,21 +114,25 @@ async fn answer(
         } => {
             let read = |text: &str| toolbus_json::from_str::<Value>(text, &ARGUMENTS_LIMITS);
             let matching = matching.as_deref().map(read).transpose()?;
+            let asked = store.find(&id).await?;
             let verdict = match (arguments, chain_calls) {
                 (Some(arguments), _) => Approve::With(read(&arguments)?),
                 (None, Some(calls)) => {
                     let arguments = matching.unwrap_or_default();
                     Approve::ForChain(ForChain { calls, arguments })
                 }
-                (None, None) => Approve::Yes {
-                    remember: Remember::parse(&remember).unwrap_or_default(),
-                    remember_for: time.unwrap_or(remember_for),
-                },
+                (None, None) => {
+                    let remember = remember.as_deref().and_then(Remember::parse);
+                    Approve::yes(&asked.binding, remember, time, remember_for)
+                }
             };
 
-            say(store, &id, verdict, note).await
+            say(store, &asked, verdict, note).await
         }
-        ApprovalsCommand::Deny { id, note } => say(store, &id, Approve::No, note).await,
+        ApprovalsCommand::Deny { id, note } => {
+            let asked = store.find(&id).await?;
+            say(store, &asked, Approve::No, note).await
+        }
         ApprovalsCommand::Remembered => {
             let remembered = store.remembered().await?;
             Ok(Report { text: remembered_text(&remembered), value: json!(remembered) })
@@ -145,13 +149,12 @@ async fn answer(
 
 async fn say(
     store: &ApprovalStore,
-    id: &str,
+    asked: &Approval,
     verdict: Approve,
     note: Option<String>,
 ) -> Result<Report, Failure> {
-    let found = store.find(id).await?;
     let answer = Answer { verdict, by: local_person(), note };
-    let said = store.answer(&found.id, answer).await?;
+    let said = store.answer(&asked.id, answer).await?;
     let text = format!("{}: {} is {}\n", said.id, said.binding.subject, said.state);
     Ok(Report { text, value: json!(said) })
 }
@@ -187,7 +190,7 @@ fn show_text(approval: &Approval) -> String {
     let Approval { binding, .. } = approval;
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
-        let _ = writeln!(text, "{name:11} {value}");
+        let _ = writeln!(text, "{name:12} {value}");
     };
     line("id", &approval.id);
     line("state", approval.state.as_str());
@@ -196,6 +199,13 @@ fn show_text(approval: &Approval) -> String {
     line("risk", &approval.risk);
     line("rule", &binding.rule);
     line("why", &approval.reason);
+    line(
+        "a yes covers",
+        match binding.default_remember() {
+            Remember::Tool => "every later call of this tool, with any arguments",
+            _ => "this call",
+        },
+    );
     line("asked by", &binding.principal.to_string());
     line("agent", &approval.agent);
     line("came by", &approval.door);
@@ -231,7 +241,10 @@ fn remembered_text(all: &[Remembered]) -> String {
         let holds_for = match remembered.remember {
             Remember::Once => String::new(),
             Remember::Session => binding.session.clone().unwrap_or_default(),
-            Remember::Tool => "any arguments".to_owned(),
+            Remember::Tool => match &binding.agent {
+                Some(agent) => format!("any arguments, for the agent {agent}"),
+                None => "any arguments".to_owned(),
+            },
             Remember::Arguments => binding.arguments.to_string(),
         };
 

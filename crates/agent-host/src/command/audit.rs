@@ -61,12 +61,19 @@ fn table(rows: &[AuditRow]) -> String {
             time_text(row.began_ms),
             row.status,
             took_text(row.took_us),
-            row.door,
+            doors_text(row),
             row.principal,
             row.arguments.as_deref().unwrap_or("-"),
         );
     }
     text
+}
+
+/// Every door that a call came through, the first one first. Rows of older programs have the last
+/// one alone.
+fn doors_text(row: &AuditRow) -> String {
+    let doors = row.lineage.as_ref().map(|lineage| lineage.doors.to_string());
+    doors.unwrap_or_else(|| row.door.clone())
 }
 
 /// The time in UTC, to the millisecond.

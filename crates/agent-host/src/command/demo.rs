@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_approvals::{Answer, ApprovalState, Approve};
+use toolbus_policy::Preset;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::call::{Call, Outcome};
 use toolbus_tools::scope::Principal;
@@ -40,11 +41,13 @@ return f'{length.text.strip()} characters went by reference: {large.ref is not N
 pub(super) async fn run(mut settings: Settings, context: &Context) -> Result<Exit, BoxError> {
     // The demo shows what this machine does by itself, whatever is configured beside it.
     settings.bus.url = None;
+    let preset = settings.policy.preset;
     let folder = demo_server(&mut settings)?;
     ask_for_letters(&mut settings, &folder);
     let one_shot = OneShot::start(&settings, context, NeededServers::None).await?;
     let stage = Stage { one_shot: &one_shot, stop: context.shutdown.requested().clone() };
     let went_well = run_steps(&stage).await;
+    write_line(&describe_preset(preset));
     one_shot.stop().await;
     // The system cleans its folder for temporary files; nothing depends on this one being gone.
     let _ = std::fs::remove_dir_all(folder);
@@ -74,6 +77,19 @@ async fn run_steps(stage: &Stage<'_>) -> bool {
     );
 
     went_well
+}
+
+/// Says which preset of the policy is active for agents, outside this demo.
+fn describe_preset(preset: Option<Preset>) -> String {
+    match preset {
+        Some(preset) => format!(
+            "In turns of an agent, the preset {preset} of the policy says which calls run and \
+             which need an approval: `agent-host policy show` prints it."
+        ),
+        None => "In turns of an agent, the rules of the settings say which calls run: `agent-host \
+                 policy show` prints them."
+            .to_owned(),
+    }
 }
 
 /// One call of the demo, and what is expected of it.

@@ -4,7 +4,9 @@
 //! fleet on a broker does elsewhere is not tried here: there the broker is asked who is on it, and
 //! the bridges which servers they have.
 
+mod changed_defaults;
 mod clock;
+mod policy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,7 @@ use toolbus_wire::queue;
 
 use super::one_shot::{NeededServers, OneShot};
 use crate::agent::read_profile;
+use crate::bus_policy;
 use crate::folder_trust;
 use crate::http_clients::HttpClients;
 use crate::policy_reload::SettingsSource;
@@ -53,6 +56,7 @@ pub(crate) fn run(
     let SettingsSource { program, common, own } = source;
     doctor::run(program, common, own.clone(), options, |mut settings: Settings, context| {
         settings.mcp.supervisor = Some(supervisor);
+        settings.hide_secrets(source.file());
         settings.mcp.caller_tells_mistakes = true;
         examine(settings, context)
     })
@@ -72,6 +76,7 @@ async fn examine(mut settings: Settings, context: Context) -> Vec<Finding> {
         }
     };
 
+    let changed = changed_defaults::describe(&settings, &entries);
     let store = state::store(&settings);
     let vault = store.as_ref().and_then(|store| state::vault(&settings, store));
     let stop = context.shutdown.requested().clone();
@@ -91,7 +96,7 @@ async fn examine(mut settings: Settings, context: Context) -> Vec<Finding> {
     }
 
     let Some(Others { before, after }) = others else { return Vec::new() };
-    [broker, before, list, servers, after].concat()
+    [broker, before, list, servers, after, changed].concat()
 }
 
 fn embedded() -> Finding {
@@ -121,7 +126,7 @@ async fn examine_others(
         join(checking, asking).await;
 
     let clocks: Vec<_> = store_clock.into_iter().chain(model_clocks).collect();
-    let mut before = vec![store];
+    let mut before = vec![store, policy::describe(&settings.policy)];
     before.extend(checked.into_iter().flatten());
     let mut after = models;
     after.extend(clock::describe(&clocks, !is_embedded));
@@ -168,13 +173,14 @@ async fn examine_toolkits(settings: &Settings) -> Vec<Finding> {
 /// Looks for the keys and files that the settings name.
 async fn examine_keys(settings: &Settings, vault: Option<LazyVault>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    match settings.grants.load_key() {
+    match settings.grants.load_signer() {
         Ok(None) => {}
         Ok(Some(_)) => findings.push(Finding::ok("grants", "the key is there")),
         Err(error) => findings.push(
             Finding::wrong("grants", on_one_line(&error)).mended_by("correct the section grants"),
         ),
     }
+    findings.extend(bus_policy::examine(settings));
 
     if let Some(key) = settings.vault.key() {
         findings.push(key.examine().await);

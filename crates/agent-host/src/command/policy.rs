@@ -7,7 +7,7 @@ use serde_json::json;
 use toolbus::Toolbus;
 use toolbus_mcp_agent::subject_of;
 use toolbus_policy::matrix::{self, decision_name};
-use toolbus_policy::{RuleBook, principal_text};
+use toolbus_policy::{PolicySettings, Preset, RuleBook, principal_text};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::id::ToolId;
 use toolbus_tools::policy::{Decision, PolicyRequest};
@@ -15,9 +15,9 @@ use toolbus_tools::scope::DoorSet;
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Audience, Door, Principal, Scope, Subject};
 
-use super::misuse;
 use super::one_shot::{CONNECT_TIMEOUT, NeededServers, OneShot};
-use crate::arguments::{Matrix, PolicyCommand, Why};
+use super::{misuse, print};
+use crate::arguments::{Matrix, PolicyCommand, Show, Why};
 use crate::settings::Settings;
 use crate::terminal_text;
 
@@ -26,6 +26,10 @@ pub(super) async fn run(
     settings: &Settings,
     context: &Context,
 ) -> Result<Exit, BoxError> {
+    // It says what is written, for which nothing has to be started.
+    if let PolicyCommand::Show(options) = &command {
+        return show(options, &settings.policy);
+    }
     let one_shot = OneShot::start(settings, context, NeededServers::All).await?;
     one_shot.wait_for_servers(NeededServers::All, CONNECT_TIMEOUT).await;
 
@@ -36,6 +40,7 @@ pub(super) async fn run(
             (show_matrix(&options, &book, one_shot.toolbus(), &subjects)?, Exit::SUCCESS)
         }
         PolicyCommand::Check => (check(&book, settings, &subjects), Exit::SUCCESS),
+        PolicyCommand::Show(_) => (String::new(), Exit::SUCCESS),
         PolicyCommand::Why(options) => match find_subject(&options.tool, &one_shot, &subjects) {
             Some(asked) => explain(&options, &book, one_shot.toolbus(), &asked),
             None => {
@@ -52,6 +57,37 @@ pub(super) async fn run(
     let exit = one_shot.exit(exit);
     one_shot.stop().await;
     Ok(exit)
+}
+
+/// `policy show`.
+fn show(options: &Show, policy: &PolicySettings) -> Result<Exit, BoxError> {
+    let shown = match options.preset {
+        Some(preset) => PolicySettings { preset: Some(preset), ..PolicySettings::default() },
+        None => policy.clone(),
+    };
+    let is_active = options.preset.is_none_or(|preset| policy.preset == Some(preset));
+    let book = RuleBook::new(&shown)?;
+    let preset = shown.preset.map(Preset::as_str);
+
+    if options.json {
+        let answer = json!({
+            "preset": preset,
+            "activePreset": policy.preset.map(Preset::as_str),
+            "revision": book.revision().as_str(),
+            "policy": shown.with_preset_rules(),
+        });
+        print(&format!("{answer:#}\n"));
+        return Ok(Exit::SUCCESS);
+    }
+
+    let name = preset.map_or_else(|| "no preset".to_owned(), |name| format!("the preset {name:?}"));
+    let what = match (is_active, policy.preset) {
+        (true, _) => format!("# Active: {name}. Revision {}.\n", book.revision()),
+        (false, Some(active)) => format!("# Not active: {name}. Active: the preset {active}.\n"),
+        (false, None) => format!("# Not active: {name}. No preset is active.\n"),
+    };
+    print(&format!("{what}\n{}", shown.to_toml()?));
+    Ok(Exit::SUCCESS)
 }
 
 /// What calls can be about: every tool there is, and every tool of a server.
@@ -85,8 +121,9 @@ fn show_matrix(
 
 fn check(book: &RuleBook, settings: &Settings, subjects: &[Subject]) -> String {
     let mut text = format!(
-        "policy {}, default: {}, rules: {}, limits: {}, budgets: {}\n",
+        "policy {}, preset: {}, default: {}, rules: {}, limits: {}, budgets: {}\n",
         book.revision(),
+        book.preset().map_or("none", Preset::as_str),
         settings.policy.default.as_str(),
         book.rule_count(),
         book.limit_names().count(),
@@ -135,7 +172,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
     let agent = options.agent.clone().unwrap_or_else(|| toolbus.name().clone());
     let door = options.doors.last().copied().unwrap_or(Door::CommandLine);
     let scope = Scope::new(door, principal, agent).with_session(options.session.clone());
-    let scope = scope.through(DoorSet::of(&options.doors));
+    let scope = scope.with_earlier_doors(DoorSet::of(&options.doors));
 
     let request = PolicyRequest { scope: &scope, subject };
     let explanation = book.explain(&request);
@@ -146,6 +183,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
         Decision::Deny(reason) => Some(&**reason),
         _ => None,
     };
+    let preset = book.preset().map(Preset::as_str);
     let exit = if explanation.decision == Decision::Allow { Exit::SUCCESS } else { Exit::FAILURE };
 
     let Subject { id, annotations, risk, .. } = subject;
@@ -156,6 +194,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
             "risk": risk.as_str(),
             "readOnly": annotations.read_only,
             "idempotent": annotations.idempotent,
+            "destructive": annotations.destructive,
             "door": scope.door,
             "doors": scope.doors.iter().collect::<Vec<_>>(),
             "principal": principal_text(&scope.principal),
@@ -164,6 +203,7 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
             "decision": decision,
             "by": explanation.by.to_string(),
             "reason": reason,
+            "preset": preset,
             "limits": limits,
             "budget": book.budget_of(&scope),
             "revision": book.revision().as_str(),
@@ -178,18 +218,20 @@ fn explain(options: &Why, book: &RuleBook, toolbus: &Toolbus, asked: &Asked) -> 
     let session = scope.session.as_ref().map_or("none", |session| session.as_str());
     let has = |flag: bool| if flag { "yes" } else { "no" };
     text.push_str(&format!(
-        "\n  tool       {id}{}\n  risk       {}, read-only: {}, idempotent: {}\n  \
+        "\n  tool       {id}{}\n  risk       {}, read-only: {}, idempotent: {}, destructive: {}\n  \
          door       {}\n  principal  {}\n  agent      {}\n  session    {session}\n  \
-         limits     {}\n  budget     {}\n",
+         limits     {}\n  budget     {}\n  preset     {}\n",
         if *is_known { "" } else { " (not known here: taken at its worst)" },
         risk.as_str(),
         has(annotations.read_only),
         has(annotations.idempotent),
+        has(annotations.destructive),
         scope.doors,
         principal_text(&scope.principal),
         scope.agent,
         if limits.is_empty() { "none".to_owned() } else { limits.join(", ") },
         book.budget_of(&scope).unwrap_or("none"),
+        preset.unwrap_or("none"),
     ));
     (text, exit)
 }

@@ -12,6 +12,7 @@ use toolbus_runtime::service::{BoxError, Context, Exit};
 
 use super::{LEAVE_TIMEOUT, misuse};
 use crate::agent_server::AgentServer;
+use crate::bus_policy;
 use crate::face::FaceServer;
 use crate::fleet::{self, Fleet, Membership};
 use crate::http_clients::HttpClients;
@@ -55,6 +56,7 @@ pub(super) async fn run(
         started => started?,
     };
     let toolbus = fleet.toolbus();
+    bus_policy::warn(&settings);
     policy_reload::follow(fleet.policy().clone(), source, &context.shutdown)?;
 
     if fleet.is_embedded() {

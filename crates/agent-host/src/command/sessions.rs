@@ -68,8 +68,9 @@ pub(super) fn lines_of(events: &[Event]) -> Vec<String> {
     let mut lines = Vec::new();
     for event in events {
         match event {
-            Event::Said { text, .. } => lines.push(format!("> {text}")),
-            Event::Noticed { text, .. } => lines.push(text.clone()),
+            Event::Said { text, outside: None, .. } => lines.push(format!("> {text}")),
+            Event::Said { text, outside: Some(_), .. } => lines.push(text.clone()),
+            Event::Noticed { text, .. } => lines.push(text.to_string()),
             Event::Rated { is_positive, .. } => {
                 let how = if *is_positive { "helpful" } else { "not helpful" };
                 lines.push(format!("[the user marked the answer as {how}]"));

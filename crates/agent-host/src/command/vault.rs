@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use toolbus_http::tool_api;
 use toolbus_mcp::ServerName;
-use toolbus_policy::principal_text;
+use toolbus_policy::{owner_text, principal_text};
 use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_store::LazyStore;
 use toolbus_tools::credentials::ERASED_LENGTH_MIN;
 use toolbus_tools::id::SERVER_PROVIDER_PREFIX;
 use toolbus_vault::{CredentialPlace, KeySource, LazyVault, StoredCredential, VaultError};
 use toolbus_wire::clock::unix_now;
+use toolbus_wire::name::AgentName;
 
 use super::{misuse, print, print_error, print_warning};
 use crate::arguments::{ChangeKey, CredentialName, Vault, VaultCommand};
@@ -55,7 +58,12 @@ pub(super) async fn run(
         return Ok(misuse("there is no vault: set `vault.key_file` or `vault.key_command`"));
     };
 
-    let done = execute(options.command, &vault, context).await;
+    let agent = AgentName::parse(&settings.name)?;
+    let command = for_current_owner(options.command, &store, &agent).await;
+    let done = match command {
+        Ok(command) => execute(command, &vault, context).await,
+        Err(failure) => Err(failure),
+    };
     store.close().await;
     match done {
         Ok(text) => {
@@ -69,6 +77,29 @@ pub(super) async fn run(
             Ok(failure.exit())
         }
     }
+}
+
+/// The same command, where the caller that a credential is set for has the id of the key or client
+/// that has its name now. A credential is removed as it is listed, so also one of a revoked key.
+async fn for_current_owner(
+    command: VaultCommand,
+    store: &LazyStore,
+    agent: &AgentName,
+) -> Result<VaultCommand, Failure> {
+    let VaultCommand::Set(CredentialName { user: Some(named), .. }) = &command else {
+        return Ok(command);
+    };
+    let written = principal_text(named);
+    let current = tool_api::current_owner(store, agent, named.clone()).await;
+    let Some(owner) = current.map_err(VaultError::from)? else {
+        let what = format!("no key or client has the name of {written} now");
+        return Err(Failure::Misuse(what));
+    };
+
+    Ok(match command {
+        VaultCommand::Set(name) => VaultCommand::Set(CredentialName { user: Some(owner), ..name }),
+        other => other,
+    })
 }
 
 /// Does what the command says, and returns what is printed.
@@ -153,7 +184,7 @@ fn place_of(name: CredentialName) -> Result<CredentialPlace, Failure> {
         place = place.for_tool(tool);
     }
     if let Some(user) = user {
-        place = place.for_user(principal_text(&user));
+        place = place.for_user(owner_text(&user));
     }
     Ok(place)
 }

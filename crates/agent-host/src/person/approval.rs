@@ -7,8 +7,15 @@ use toolbus_wire::message::toolbus::AskError;
 use super::{Keyboard, LINE_LIMITS, TRIES_MAX, to_printable, write_line};
 use crate::terminal_text;
 
-/// What each key stands for, where it is a yes.
-const YES: [(&str, &str); 4] = [("y", "once"), ("s", "session"), ("t", "tool"), ("a", "arguments")];
+/// How far a yes by each key holds. A yes by `y` holds as far as the question says.
+const YES: [(&str, &str); 4] = [("o", "once"), ("s", "session"), ("t", "tool"), ("a", "arguments")];
+/// The choices where a yes covers the one call.
+const CHOICES: &str =
+    "[y]es, once; yes, for [s]ession, [t]ool or same [a]rguments; [e]dit arguments; [N]o: ";
+/// The choices where a yes covers the tool.
+const CHOICES_ONCE_PER_TOOL: &str = "\
+A yes covers every later call of this tool, with any arguments.
+[y]es; yes, [o]nce, for [s]ession or same [a]rguments; [e]dit arguments; [N]o: ";
 
 /// Shows the call and asks. Whatever is none of the keys is a no.
 pub(super) async fn ask(keyboard: &mut Keyboard, params: &Value) -> Result<Value, AskError> {
@@ -34,15 +41,15 @@ pub(super) async fn ask(keyboard: &mut Keyboard, params: &Value) -> Result<Value
         text("rule"),
     ));
 
-    write_line(
-        "[y]es, once; yes, for [s]ession, [t]ool or same [a]rguments; [e]dit arguments; [N]o: ",
-    );
+    let is_once_per_tool = params["remember"] == "tool";
+    write_line(if is_once_per_tool { CHOICES_ONCE_PER_TOOL } else { CHOICES });
     let line = keyboard.next_line().await?.unwrap_or_default();
     let key = line.trim().to_lowercase();
     if key == "e" {
         return edit(keyboard).await;
     }
-    let yes = YES.iter().find(|(yes, _)| *yes == key);
+    let plain = if is_once_per_tool { "tool" } else { "once" };
+    let yes = YES.into_iter().chain([("y", plain)]).find(|(yes, _)| *yes == key);
     Ok(match yes {
         Some((_, remember)) => json!({"action": "approve", "remember": remember}),
         None => denied(),

@@ -91,6 +91,7 @@ async fn only_a_clear_yes_approves_a_call() {
         (&["s"], json!({"action": "approve", "remember": "session"})),
         (&["t"], json!({"action": "approve", "remember": "tool"})),
         (&["a"], json!({"action": "approve", "remember": "arguments"})),
+        (&["o"], json!({"action": "approve", "remember": "once"})),
         (&[""], json!({"action": "deny"})),
         (&["n"], json!({"action": "deny"})),
         (&["yess"], json!({"action": "deny"})),
@@ -106,5 +107,24 @@ async fn only_a_clear_yes_approves_a_call() {
             type_line(&typed, line);
         }
         assert_eq!(asked.await.expect("an answer"), expected, "{lines:?}");
+    }
+}
+
+/// A plain yes covers the tool where the question says so, and a person may give less.
+#[tokio::test]
+async fn a_yes_covers_the_tool_where_the_question_says_so() {
+    for (line, expected) in [
+        ("y", json!({"action": "approve", "remember": "tool"})),
+        ("o", json!({"action": "approve", "remember": "once"})),
+        ("s", json!({"action": "approve", "remember": "session"})),
+        ("", json!({"action": "deny"})),
+    ] {
+        let (person, typed) = person();
+        let params = json!({"subject": "test/pay", "arguments": {}, "remember": "tool"});
+        let question = Question { kind: AskKind::Approval, params, ..question("") };
+        let mut asked = Box::pin(person.answer_question(question));
+        assert!(timeout(READ_TIMEOUT / 6, &mut asked).await.is_err(), "{line:?}");
+        type_line(&typed, line);
+        assert_eq!(asked.await.expect("an answer"), expected, "{line:?}");
     }
 }

@@ -39,8 +39,10 @@ async fn a_model_is_given_the_task_and_answers_its_steps() {
     let asked = server.only_request();
     assert_eq!(asked.path, "/v1/chat/completions");
     let messages = &asked.body["messages"];
-    assert_eq!(messages.as_array().map(Vec::len), Some(2), "{messages}");
-    assert_eq!(messages[1]["content"], "Read the log, a ticket would be good");
+    assert_eq!(messages.as_array().map(Vec::len), Some(4), "{messages}");
+    assert_eq!(messages[1]["content"], SPLIT_IT);
+    let task = messages[3]["content"].as_str().expect("a text");
+    assert_eq!(task.lines().nth(1), Some("Read the log, a ticket would be good"), "{task}");
     assert!(asked.body.get("tools").is_none(), "{}", asked.body);
 }
 

@@ -64,9 +64,7 @@ async fn decide(store: &LazyStore, rounds: usize) -> anyhow::Result<Decided> {
     let registry = Registry::new();
     let pay = |_: Invocation| async { Ok(Output::text("paid")) };
     registry.register(Tool::new("pay", "pays", "test"), pay)?;
-    let ask = |_: &PolicyRequest<'_>| {
-        Decision::Ask(ApprovalDemand { rule: "all".into(), reason: "to be seen".into() })
-    };
+    let ask = |_: &PolicyRequest<'_>| Decision::Ask(ApprovalDemand::new("all", "to be seen"));
     let invoker = Invoker::builder(Arc::new(registry)).policy(ask).gate(approvals.gate()).build();
     let operator = ApprovalStore::new(store.clone(), false);
 

@@ -82,6 +82,7 @@ fn settings(
             risk: None,
             read_only: None,
             idempotent: None,
+            destructive: None,
         }
     };
     PolicySettings { rules: (0..count).map(rule).collect(), ..PolicySettings::default() }

@@ -20,6 +20,7 @@ const ROWS: Migrations = Migrations {
         version: 1,
         sql: "CREATE TABLE rows (id BIGINT PRIMARY KEY, text TEXT NOT NULL)",
     }],
+    additions: &[],
 };
 
 #[tokio::main(flavor = "current_thread")]

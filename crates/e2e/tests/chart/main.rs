@@ -31,6 +31,11 @@ fn render(helm: &Helm, values: &[&str]) -> anyhow::Result<String> {
 /// An external broker, and nothing else said.
 const SMALLEST: &[&str] = &["broker.host=rabbit.example", "broker.existingSecret=rabbit"];
 
+/// The agent's key, as OpenSSL writes it.
+const SIGNING_KEY: &str = "grants.signingKey=-----BEGIN PRIVATE KEY-----\n\
+    MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n\
+    -----END PRIVATE KEY-----\n";
+
 /// Every part that can be had together.
 const EVERYTHING: &[&str] = &[
     "image.registry=registry.example:5000",
@@ -46,6 +51,8 @@ const EVERYTHING: &[&str] = &[
     "grants.enabled=true",
     "grants.key=the-key-of-this-release-of-32-bytes",
     "grants.previousKey=the-key-before-it-of-32-bytes-too",
+    SIGNING_KEY,
+    "grants.publicKeys={ed25519-public:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA= of Blue}",
     "agentHost.replicas=2",
     "agentHost.mcp.enabled=true",
     "agentHost.mcp.allowedHosts={tools.example.com}",
@@ -143,6 +150,8 @@ fn wrong_values_are_named() {
     check("broker.tls=maybe", "'/broker/tls'");
     check("grants.key=short", "'/grants/key'");
     check("grants.required=often", "'/grants/required'");
+    check("grants.sharedKey=often", "'/grants/sharedKey'");
+    check("grants.publicKeys=ed25519-public:AAEC", "'/grants/publicKeys'");
     check("image.pullPolicy=Sometimes", "'/image/pullPolicy'");
     check("image.tag=a b", "'/image/tag'");
     check("agent.name=mcp", "'/agent/name'");
@@ -209,6 +218,19 @@ fn values_that_do_not_go_together_are_named() {
     check(&open, "openrouterMcp.anonymous=true");
 
     check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
+    let proofs = ["grants.enabled=true", "grants.existingSecret=proofs", "grants.sharedKey=false"];
+    check(&[SMALLEST, &proofs].concat(), "grants.existingSecret has no key that counts");
+
+    // What is refused may be a key, so it is not quoted.
+    for (wrong, named) in [
+        ("grants.signingKey=ed25519-private:AAEC", "grants.signingKey is no Ed25519 key in PEM"),
+        ("grants.publicKeys={ed25519-private:AAEC}", "grants.publicKeys[0] is no public key"),
+    ] {
+        let error = render(&helm, &[SMALLEST, &["grants.enabled=true", wrong]].concat());
+        let error = error.unwrap_err().to_string();
+        let (_, error) = error.rsplit_once("Error: ").unwrap();
+        assert!(error.contains(named) && !error.contains("AAEC"), "{error}");
+    }
     check(
         &[SMALLEST, &["broker.policies.enabled=true"]].concat(),
         "broker.policies.managementUrl must be set",
@@ -246,9 +268,51 @@ fn secrets_are_referred_to() {
     }
     let rendered = render(&helm, EVERYTHING).unwrap();
     assert_eq!(rendered.matches("kind: Secret").count(), 4);
-    for secret in ["sk-or-1", "reader:secret", "the-key-of-this", "the-key-before"] {
+    for secret in ["sk-or-1", "reader:secret", "the-key-of-this", "the-key-before", "MC4CAQAw"] {
         assert!(!rendered.contains(secret), "{secret} is in more than its secret");
     }
+}
+
+/// The pods of workers hold no key that signs, unless the shared key is asked for or was there.
+#[test]
+fn the_agent_alone_has_the_signing_key() {
+    let Some(helm) = tools::helm() else { return };
+    let check = |values: &[&str], agent: &[&str], worker: &[&str]| {
+        let values = [SMALLEST, &["grants.enabled=true"], values].concat();
+        let rendered = render(&helm, &values).unwrap();
+        let expected = |service: &str| match service {
+            "mcp-bridge" | "scripts-manager" => worker,
+            _ => agent,
+        };
+        let mut count = 0;
+        let has_grants = |text: &&str| text.contains("/etc/toolbus/grants");
+        for manifest in rendered.split("\n---\n").filter(has_grants) {
+            let (_, service) = manifest.split_once("- name: ").unwrap();
+            let service = service.split('\n').next().unwrap();
+            for path in ["key", "signing-key", "public-keys"] {
+                let is_named = manifest.contains(&format!("value: /etc/toolbus/grants/{path}}}"));
+                let is_mounted = manifest.contains(&format!(", path: {path}}}"));
+                let is_expected = expected(service).contains(&path);
+                assert_eq!((is_named, is_mounted), (is_expected, is_expected), "{service}: {path}");
+            }
+            count += 1;
+        }
+        assert_eq!(count, 5, "the agent, two workers and two tests: {rendered}");
+    };
+
+    check(&[], &["signing-key"], &["public-keys"]);
+    check(&["grants.sharedKey=true"], &["key", "signing-key"], &["key", "public-keys"]);
+    let shared = "grants.key=the-key-of-this-release-of-32-bytes";
+    check(&[shared], &["key", "signing-key"], &["key", "public-keys"]);
+    check(&[shared, "grants.sharedKey=false"], &["signing-key"], &["public-keys"]);
+
+    let secret = "grants.existingSecret=proofs";
+    let halves = ["grants.signingKeyKey=private", "grants.publicKeysKey=public"];
+    check(&[secret], &["key"], &["key"]);
+    check(&[secret, halves[1]], &["key"], &["key", "public-keys"]);
+    check(&[&[secret][..], &halves].concat(), &["key", "signing-key"], &["key", "public-keys"]);
+    let ended = ["grants.sharedKey=false", secret, halves[0], halves[1]];
+    check(&ended, &["signing-key"], &["public-keys"]);
 }
 
 /// Settings become a ConfigMap, so what is secret there is named and not written out.

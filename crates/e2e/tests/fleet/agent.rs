@@ -10,7 +10,7 @@ use toolbus_testkit::rabbit::{self, Message};
 use toolbus_testkit::scripted_server::{Part, Reply, Server};
 use toolbus_testkit::{eventually, process::Process};
 
-use crate::support::{ANSWERS, Frame, LIMIT, Stranger, scripts, start};
+use crate::support::{ANSWERS, Frame, LIMIT, Stranger, as_told, scripts, start};
 
 /// An answer of OpenAI's chat completions: this text, and calls of these tools.
 pub(crate) fn answer(text: &str, calls: &[(&str, Value)]) -> Reply {
@@ -42,11 +42,14 @@ pub(crate) fn script(source: &str) -> (&'static str, Value) {
     ("execute_python_script", json!({"script": source}))
 }
 
+/// A policy that asks for nothing. Tests of what is asked for leave it out.
+pub(crate) const OPEN: &str = "[policy]\npreset = \"open\"\n";
+
 /// A folder with settings that name the server's model.
 pub(crate) fn settings(server: &Server) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
-        "store = \"sqlite:{}\"\n[models]\nretries = 0\n[models.endpoints.main]\nprovider = \
+        "store = \"sqlite:{}\"\n{OPEN}[models]\nretries = 0\n[models.endpoints.main]\nprovider = \
          \"openai\"\nmodel = \"model-1\"\nbase_url = \"{}\"\napi_key = \"sk-hunter2\"\n",
         folder.path().join("state.db").display(),
         server.url
@@ -60,12 +63,12 @@ pub(crate) fn launch(folder: &Path, arguments: &[&str]) -> Launch {
     Launch::new("agent-host").arg("--config").arg(config).args(arguments.iter().copied())
 }
 
-async fn run(folder: &Path, arguments: &[&str]) -> Finished {
+pub(crate) async fn run(folder: &Path, arguments: &[&str]) -> Finished {
     launch(folder, arguments).run(LIMIT).await.unwrap()
 }
 
 /// The results that the model was given in its last request.
-fn results(server: &Server) -> Vec<String> {
+pub(crate) fn results(server: &Server) -> Vec<String> {
     let asked = server.asked();
     let messages = asked.last().unwrap().body["messages"].as_array().unwrap().clone();
     let results = messages.iter().filter(|message| message["role"] == "tool");
@@ -171,7 +174,8 @@ async fn a_profile_that_cannot_be_used_is_told() {
     let run = ask().await;
     assert_eq!(run.stdout, "It is Ada.\n", "{run:?}");
     let system = server.only_request().body["messages"][0]["content"].clone();
-    assert_eq!(system, "You are Ada.");
+    let system = system.as_str().unwrap();
+    assert!(system.starts_with("You are Ada.\n\n# Text from outside\n"), "{system}");
 }
 
 /// Definitions that do not fit are found by a search, and a result that is too long comes in parts.
@@ -245,6 +249,7 @@ async fn a_program_has_turns_over_http() {
 #[tokio::test]
 async fn a_skill_is_summed_up_by_the_model() {
     let server = Server::answering(|asked| {
+        let asked = &as_told(asked);
         let messages = asked.body["messages"].as_array().unwrap();
         let (first, last) = (&messages[1]["content"], &messages[messages.len() - 1]);
         if first.as_str().unwrap().starts_with("# Tea") {

@@ -158,6 +158,7 @@ struct Script {
 
 impl Script {
     fn reply(&self, asked: &Asked) -> Reply {
+        let asked = &as_told(asked);
         let messages = asked.body["messages"].as_array().unwrap();
         let is_said = |message: &Value| {
             message["role"] == "user" && message["content"].as_str().unwrap().starts_with("turn ")
@@ -188,7 +189,7 @@ fn is_of_subagent(message: &Value) -> bool {
 fn last_of_session(server: &Server) -> Asked {
     let is_of_session =
         |asked: &Asked| !asked.body["messages"].as_array().unwrap().iter().any(is_of_subagent);
-    server.asked().into_iter().rfind(is_of_session).unwrap()
+    server.asked().iter().map(as_told).rfind(is_of_session).unwrap()
 }
 
 /// The results of the calls of a turn, as the model was told them last.
@@ -342,6 +343,7 @@ fn check_state(model: &Server, servers: &Servers) {
 
 /// What the model was told of a turn, each time that it was told something.
 fn told_of(model: &Server, turn: usize) -> Vec<Vec<String>> {
-    let told = model.asked().iter().map(|asked| results_in(asked, turn)).collect::<Vec<_>>();
+    let told =
+        model.asked().iter().map(|asked| results_in(&as_told(asked), turn)).collect::<Vec<_>>();
     told.into_iter().filter(|results| !results.is_empty()).collect()
 }

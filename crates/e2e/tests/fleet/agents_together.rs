@@ -13,7 +13,7 @@ use toolbus_testkit::rabbit;
 use toolbus_testkit::scripted_server::{Asked, Reply, Server};
 
 use crate::agent::{answer, launch, script, settings};
-use crate::support::{ANSWERS, Frame, LIMIT, Stranger, scripts, start};
+use crate::support::{ANSWERS, Frame, LIMIT, Stranger, as_told, scripts, start};
 
 const SESSION: &str = "together";
 /// Subagents that are spawned in each round: as many as run at a time.
@@ -86,12 +86,14 @@ fn is_of_subagent(asked: &Asked) -> bool {
 
 /// Whether an end is told, and the model has yet to answer.
 fn is_notice(asked: &Asked) -> bool {
+    let asked = &as_told(asked);
     let last = text(messages(asked).last().unwrap());
     last.starts_with("[The subagent") || last.starts_with("[The task")
 }
 
 /// The model of every host.
 fn reply(asked: &Asked) -> Reply {
+    let asked = &as_told(asked);
     let last = messages(asked).last().unwrap();
     let is_result = last["role"] == "tool";
     if is_of_subagent(asked) {
@@ -104,7 +106,8 @@ fn reply(asked: &Asked) -> Reply {
             }
         };
     }
-    let said = messages(asked).iter().rfind(|message| message["role"] == "user").unwrap();
+    let is_said = |message: &&Value| message["role"] == "user" || message["role"] == "outside";
+    let said = messages(asked).iter().rfind(is_said).unwrap();
     match text(last) {
         TICK => {
             let task = json!({"name": "tick", "cron": "* * * * * *", "description": "Tick."});

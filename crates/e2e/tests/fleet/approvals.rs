@@ -33,9 +33,8 @@ impl Waiting {
             std::future::ready(Ok(Output::text(Value::Object(call.arguments).to_string())))
         };
         registry.register(Tool::new("pay", "", "test"), pay).unwrap();
-        let policy = |_: &PolicyRequest<'_>| {
-            Decision::Ask(ApprovalDemand { rule: "payments".into(), reason: "money moves".into() })
-        };
+        let policy =
+            |_: &PolicyRequest<'_>| Decision::Ask(ApprovalDemand::new("payments", "money moves"));
         let invoker = Invoker::builder(Arc::new(registry)).policy(policy).gate(approvals.gate());
         Self { approvals, invoker: invoker.build() }
     }
@@ -47,20 +46,20 @@ impl Waiting {
     }
 }
 
-async fn approvals(file: &Path, arguments: &[&str]) -> Finished {
+pub(crate) async fn approvals(file: &Path, arguments: &[&str]) -> Finished {
     let store = format!("sqlite:{}", file.display());
     let launch = Launch::new("agent-host").arg("approvals").args(arguments);
     launch.env("TOOLBUS_STORE", store).run(LIMIT).await.unwrap()
 }
 
-async fn json_of(file: &Path, arguments: &[&str]) -> Value {
+pub(crate) async fn json_of(file: &Path, arguments: &[&str]) -> Value {
     let finished = approvals(file, arguments).await;
     assert!(finished.status.success(), "{finished:?}");
     serde_json::from_str(&finished.stdout).unwrap()
 }
 
 /// The id of the only call that waits.
-async fn waiting_id(file: &Path) -> String {
+pub(crate) async fn waiting_id(file: &Path) -> String {
     let mut id = String::new();
     eventually(LIMIT, async || {
         let listed = json_of(file, &["list", "--json"]).await;

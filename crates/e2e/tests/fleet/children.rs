@@ -18,7 +18,7 @@ use crate::support::*;
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// The entry of a server of this kind whose processes have the name of this folder in their command
-/// lines.
+/// lines. It writes the ids that its processes know of themselves into the file `pids` there.
 fn hostile(folder: &Path, kind: &str) -> Value {
     let script = "../toolbus-mcp/tests/servers/hostile.py";
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
@@ -34,14 +34,16 @@ fn name(folder: &TempDir) -> &str {
     folder.path().to_str().unwrap()
 }
 
-async fn all_of(token: &str) -> Vec<u32> {
+/// Waits until the server and its daemon run.
+async fn wait_for_all(folder: &TempDir) {
     toolbus_testkit::eventually(LIMIT, async || {
-        let all = processes(token);
-        // The supervisor, the server, and its daemon.
-        anyhow::ensure!(all.len() == 3, "{all:?}");
-        Ok(all)
+        let text = std::fs::read_to_string(folder.path().join("pids"))?;
+        anyhow::ensure!(text.lines().count() == 2, "{text}");
+        Ok(())
     })
-    .await
+    .await;
+    // With their supervisor, and what shields them.
+    assert!(processes(name(folder)).len() >= 3);
 }
 
 fn signal(service: &mut Service, signal: Signal) {
@@ -56,7 +58,7 @@ async fn nothing_below_a_bridge_outlives_it() {
         let folder = tempfile::tempdir().unwrap();
         let servers = Servers::with(&[("stubborn", stubborn(folder.path()))]);
         let mut bridge = bridge(&vhost.amqp_url(), &servers).await;
-        all_of(name(&folder)).await;
+        wait_for_all(&folder).await;
         let children = descendants(bridge.process().id());
         let began = Instant::now();
         // To this one process alone, not to its group, as somebody at a terminal would.
@@ -73,7 +75,7 @@ async fn nothing_below_an_embedded_host_outlives_it() {
     let servers = Servers::with(&[("stubborn", stubborn(folder.path()))]);
     let launch = Launch::new("agent-host").args(["serve", "--mcp-config"]).arg(servers.file());
     let mut host = start(launch).await;
-    all_of(name(&folder)).await;
+    wait_for_all(&folder).await;
     let began = Instant::now();
     signal(&mut host, Signal::KILL);
     ended(name(&folder)).await;
@@ -87,7 +89,7 @@ async fn who_ends_when_asked_is_not_killed() {
     let servers = Servers::with(&[("orderly", hostile(folder.path(), "daemon-orderly"))]);
     let launch = Launch::new("agent-host").args(["serve", "--mcp-config"]).arg(servers.file());
     let mut host = start(launch).await;
-    all_of(name(&folder)).await;
+    wait_for_all(&folder).await;
     signal(&mut host, Signal::KILL);
     ended(name(&folder)).await;
     let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();

@@ -68,6 +68,8 @@ async fn where_all_is_well_nothing_is_wrong() {
     doctor.check("mcp.json", "ok", "lists 1 server", "");
     doctor.check("mcp marks", "ok", "tools, connected in ", "");
     doctor.check("models", "note", "none is set", "models.endpoints.NAME");
+    doctor.check("default policy.preset", "note", "changed on 2", "policy.preset = \"open\"");
+    doctor.check("default mcp.stdio_isolation", "note", "changed on 2", "\"sandbox\": \"off\"");
 
     // The same for people: a line for each, and below it what mends it.
     let run = with_servers(&servers).arg("doctor").run(LIMIT).await.unwrap();

@@ -134,6 +134,64 @@ async fn a_key_is_changed_while_calls_go_on() {
     serves(&key, false).await;
 }
 
+/// A fleet changes over from the shared key to signatures, one setting at a time, and calls go on.
+#[tokio::test]
+async fn a_fleet_changes_over_to_signed_grants() {
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let bus = vhost.amqp_url();
+    let folder = tempfile::tempdir().unwrap();
+    let shared = key_file(folder.path(), "key", KEY);
+    let signing = folder.path().join("signing-key");
+    let made = Launch::new("agent-host").args(["grants", "new-key"]).arg(&signing);
+    let made = made.run(LIMIT).await.unwrap();
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let public = folder.path().join("public-keys");
+    std::fs::write(&public, &made.stdout).unwrap();
+
+    let servers = Servers::with(&[]);
+    let bridge = |settings: &[(&str, &Path)]| {
+        let bridge = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
+        let bridge = bridge.env("TOOLBUS_GRANTS__REQUIRED", "true");
+        settings.iter().fold(bridge, |bridge, (name, value)| {
+            bridge.env(&format!("TOOLBUS_GRANTS__{name}"), *value)
+        })
+    };
+    let mark = json!({"server_name": "marks", "tool_name": "mark", "arguments": {}});
+    let invoke = async |settings: &[(&str, &Path)]| {
+        let launch = invocation(&bus, "mcp_invoke_tool", &mark);
+        let launch = settings.iter().fold(launch, |launch, (name, value)| {
+            launch.env(&format!("TOOLBUS_GRANTS__{name}"), *value)
+        });
+        Outcome::of(launch.run(LIMIT).await.unwrap())
+    };
+    let (by_shared, by_signing) = (("KEY_FILE", &*shared), ("SIGNING_KEY_FILE", &*signing));
+    let public = ("PUBLIC_KEYS_FILE", &*public);
+
+    // Agents with both keys are served by workers that know the shared key alone.
+    let old = start(bridge(&[by_shared])).await;
+    for agent in [&[by_shared][..], &[by_shared, by_signing]] {
+        assert_eq!(invoke(agent).await.content(), "mark: done");
+    }
+    drop(old);
+
+    let both = start(bridge(&[by_shared, public])).await;
+    for agent in [&[by_shared][..], &[by_shared, by_signing], &[by_signing]] {
+        assert_eq!(invoke(agent).await.content(), "mark: done");
+    }
+    drop(both);
+
+    let ended = ("ACCEPT_SHARED_KEY", Path::new("false"));
+    let mut new = start(bridge(&[by_shared, public, ended])).await;
+    for agent in [&[by_shared, by_signing][..], &[by_signing]] {
+        assert_eq!(invoke(agent).await.content(), "mark: done");
+    }
+    let refused = invoke(&[by_shared]).await;
+    assert_eq!(refused.code(), "denied");
+    let message = refused.json["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the shared key, which does not count here"), "{message}");
+    assert!(new.process().stderr().contains("shared_key_ended"), "{}", new.process().stderr());
+}
+
 #[tokio::test]
 async fn mistakes_in_the_settings_of_grants_are_told_at_the_start() {
     let check = async |program: &str, settings: &[(&str, &str)], expected: &str| {
@@ -152,6 +210,8 @@ async fn mistakes_in_the_settings_of_grants_are_told_at_the_start() {
             .await;
         check(worker, &[("KEY", &KEY[1..])], "grants.key: a key of grants has at least 32").await;
     }
+    let ended = [("KEY", KEY), ("ACCEPT_SHARED_KEY", "false")];
+    check("mcp-bridge", &ended, "grants.accept_shared_key: no key counts then").await;
     check("agent-host", &[("KEY", &KEY[1..])], "grants.key: a key of grants has at least 32").await;
     check("agent-host", &[("KEY", KEY), ("KEY_FILE", "/k")], "grants.key_file: grants.key").await;
 }

@@ -17,7 +17,7 @@ use toolbus_testkit::process::Launch;
 use toolbus_testkit::scripted_server::{Asked, Reply, Server};
 
 use crate::agent::{answer, launch, settings};
-use crate::support::{LIMIT, Servers, assert_single_types};
+use crate::support::{LIMIT, Servers, as_told, assert_single_types};
 
 /// The guides of the fleet, as models are told of them.
 const INDEX: &str = "\
@@ -111,6 +111,7 @@ impl Step {
 impl Follower {
     /// The next answer of the model.
     fn answer(&mut self, asked: &Asked) -> Reply {
+        let asked = &as_told(asked);
         self.tools = asked.body["tools"].as_array().cloned().unwrap_or_default();
         let messages = asked.body["messages"].as_array().cloned().unwrap_or_default();
         // What subagents report may stand behind it.

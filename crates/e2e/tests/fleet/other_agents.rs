@@ -11,7 +11,7 @@ use toolbus_testkit::scripted_server::{Asked, Reply, Server};
 use toolbus_testkit::{eventually, quiet_for};
 
 use crate::agent::{answer, launch, script, settings};
-use crate::support::{Frame, LIMIT, Stranger, start};
+use crate::support::{Frame, LIMIT, Stranger, as_told, start};
 
 /// The topic that all programs of users hear.
 const TOLD: &str = "user.response";
@@ -42,7 +42,8 @@ fn last(asked: &Asked) -> &Value {
 /// Whether this is what the user has said last, and nothing came of it yet.
 fn was_said(asked: &Asked, wanted: &str) -> bool {
     let messages = asked.body["messages"].as_array().unwrap();
-    let said = messages.iter().rev().take_while(|message| message["role"] == "user");
+    let is_said = |message: &&Value| message["role"] == "user" || message["role"] == "outside";
+    let said = messages.iter().rev().take_while(is_said);
     said.into_iter().any(|message| text(message) == wanted)
 }
 
@@ -62,6 +63,7 @@ fn invocation(agent: &str) -> (&'static str, Value) {
 /// A model that asks `Worker` where a user wants it, and says what it is told.
 async fn asker() -> Server {
     Server::answering(|asked| {
+        let asked = &as_told(asked);
         let last = last(asked);
         match text(last) {
             _ if was_said(asked, "Ask the worker") => answer("", &[invocation("worker")]),
@@ -100,7 +102,7 @@ async fn a_task_has_one_result_whoever_is_killed() {
     let bus = vhost.amqp_url();
     let asking = asker().await;
     // Its first answer is late enough for its process to be killed meanwhile.
-    let working = Server::answering(|asked| match is_result(last(asked)) {
+    let working = Server::answering(|asked| match is_result(last(&as_told(asked))) {
         true => answer("It is 42.", &[]),
         false => answer("", &[script("import time\ntime.sleep(2)\nprint(42)")]),
     })
@@ -132,7 +134,7 @@ async fn a_task_has_one_result_whoever_is_killed() {
         }
     })
     .await;
-    let tasks = working.asked();
+    let tasks: Vec<Asked> = working.asked().iter().map(as_told).collect();
     let told = tasks.iter().map(|asked| text(&asked.body["messages"][1]));
     let expected = "[The agent 'Asker' asks for 'sums'. Your answer goes to it, and nobody is there \
                     to answer questions.]\n\nWhat is 6 * 7?";
@@ -150,6 +152,7 @@ async fn the_turn_that_waits_is_told_the_result() {
     let _worker = serve(&worker_folder, &bus).await;
     let _scripts = crate::support::scripts(&bus).await;
     let asking = Server::answering(|asked| {
+        let asked = &as_told(asked);
         let last = last(asked);
         let asked_for = text(last).starts_with("Task dispatched to agent 'Worker'");
         match text(last) {
@@ -200,8 +203,8 @@ async fn agents_are_known_and_those_that_do_not_answer_are_given_up() {
         assert!(asked.status.success(), "{asked:?}");
     };
     knows().await;
-    let asked = asking.asked();
-    let results: Vec<_> = asked.last().unwrap().body["messages"].as_array().unwrap().clone();
+    let asked = as_told(asking.asked().last().unwrap());
+    let results: Vec<_> = asked.body["messages"].as_array().unwrap().clone();
     let results: Vec<_> = results.iter().filter(|message| is_result(message)).map(text).collect();
     assert!(results[0].contains("\"agentName\": \"Worker\""), "{results:?}");
     assert!(results[0].contains("Adds numbers."), "{results:?}");
@@ -222,6 +225,7 @@ async fn agents_ask_each_other_over_http() {
     let address = status["details"]["http"].as_str().unwrap();
 
     let asking = Server::answering(|asked| {
+        let asked = &as_told(asked);
         let last = last(asked);
         let asked_for = text(last).starts_with("Task dispatched to agent 'Remote'");
         match text(last) {
@@ -240,8 +244,8 @@ async fn agents_ask_each_other_over_http() {
     let asker_folder = named("Asker", &asking, &agent);
     let asked = launch(asker_folder.path(), &["ask", "Ask and wait"]).run(LIMIT).await.unwrap();
     assert_eq!(asked.stdout, "It says 42.\n", "{asked:?}");
-    let told = working.asked();
-    let told = text(&told[0].body["messages"][1]);
+    let told = as_told(&working.asked()[0]);
+    let told = text(&told.body["messages"][1]);
     assert!(told.starts_with("[The agent 'http:token:http/asker' asks for 'sums'."), "{told}");
 
     // Who has no token is refused, and shows nobody a task.

@@ -53,7 +53,8 @@ async fn the_commands_say_what_is_decided() {
     assert_eq!((run.status.code(), &*run.stdout), (Some(2), ""));
 
     let run = policy(&file, &["check"]).await;
-    assert!(run.stdout.contains("default: ask, rules: 2, limits: 0, budgets: 0\n"), "{run:?}");
+    let expected = "preset: none, default: ask, rules: 2, limits: 0, budgets: 0\n";
+    assert!(run.stdout.contains(expected), "{run:?}");
     assert!(run.stdout.contains("the glob 'mcp:gone/*' matches no tool"), "{run:?}");
     assert!(run.status.success() && !run.stdout.contains("'script/*'"), "{run:?}");
 

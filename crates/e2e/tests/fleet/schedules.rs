@@ -8,7 +8,7 @@ use toolbus_testkit::process::{Finished, Service};
 use toolbus_testkit::scripted_server::{Asked, Server};
 
 use crate::agent::{answer, launch, settings};
-use crate::support::{LIMIT, start};
+use crate::support::{LIMIT, as_told, start};
 
 async fn run(folder: &Path, arguments: &[&str]) -> Finished {
     launch(folder, arguments).run(LIMIT).await.unwrap()
@@ -16,12 +16,13 @@ async fn run(folder: &Path, arguments: &[&str]) -> Finished {
 
 fn last_said(asked: &Asked) -> &str {
     let messages = asked.body["messages"].as_array().unwrap();
-    let said = messages.iter().rfind(|message| message["role"] == "user").unwrap();
+    let is_said = |message: &&Value| message["role"] == "user" || message["role"] == "outside";
+    let said = messages.iter().rfind(is_said).unwrap();
     said["content"].as_str().unwrap()
 }
 
 fn is_tick(asked: &Asked) -> bool {
-    last_said(asked).starts_with("[The scheduled task 'tick' is due")
+    last_said(&as_told(asked)).starts_with("[The scheduled task 'tick' is due")
 }
 
 async fn ticks(server: &Server, count: usize) {
@@ -38,6 +39,7 @@ async fn ticks(server: &Server, count: usize) {
 async fn what_a_model_schedules_runs_once_each_time_whoever_serves() {
     let task = json!({"name": "tick", "cron": "* * * * * *", "description": "Say tick."});
     let server = Server::answering(move |asked| {
+        let asked = &as_told(asked);
         let is_result =
             asked.body["messages"].as_array().unwrap().last().unwrap()["role"] == "tool";
         match last_said(asked) == "Tick every second" && !is_result {

@@ -10,7 +10,7 @@ use toolbus_testkit::scripted_server::{Asked, Server};
 use toolbus_testkit::{eventually, quiet_for};
 
 use crate::agent::{answer, launch, script, settings};
-use crate::support::{Frame, LIMIT, Stranger, scripts, start};
+use crate::support::{Frame, LIMIT, Stranger, as_told, scripts, start};
 
 async fn run(folder: &Path, arguments: &[&str]) -> Finished {
     launch(folder, arguments).run(LIMIT).await.unwrap()
@@ -37,6 +37,7 @@ fn tools(asked: &Asked) -> Vec<&str> {
 #[tokio::test]
 async fn the_work_of_subagents_comes_into_the_turn_that_waits() {
     let server = Server::answering(|asked| {
+        let asked = &as_told(asked);
         let last = messages(asked).last().unwrap();
         let is_result = last["role"] == "tool";
         match is_subagent(asked) {
@@ -73,7 +74,7 @@ async fn the_work_of_subagents_comes_into_the_turn_that_waits() {
     let asked = run(folder.path(), &["ask", "Split it", "--session", "a"]).await;
     assert_eq!(asked.stdout, "All is done.\n", "{asked:?}");
 
-    let all = server.asked();
+    let all: Vec<Asked> = server.asked().iter().map(as_told).collect();
     let of_subagent = all.iter().find(|asked| is_subagent(asked)).unwrap();
     let told = text(&messages(of_subagent)[1]);
     assert!(
@@ -99,6 +100,7 @@ async fn a_subagent_goes_on_in_another_process() {
     let Some(vhost) = rabbit::vhost().await else { return };
     let bus = vhost.amqp_url();
     let server = Server::answering(|asked| {
+        let asked = &as_told(asked);
         let last = messages(asked).last().unwrap();
         match is_subagent(asked) {
             true if last["role"] == "tool" => answer("It is 42.", &[]),
@@ -146,6 +148,7 @@ async fn a_subagent_goes_on_in_another_process() {
 #[tokio::test]
 async fn wisps_run_scripts_and_ask_the_model() {
     let server = Server::answering(|asked| {
+        let asked = &as_told(asked);
         let last = messages(asked).last().unwrap();
         let is_step = text(&messages(asked)[0]).starts_with("You do one step of a pipeline");
         match text(last) {
@@ -182,6 +185,7 @@ async fn a_loop_of_notices_ends_with_the_budget_of_its_run() {
     let Some(vhost) = rabbit::vhost().await else { return };
     let bus = vhost.amqp_url();
     let server = Server::answering(|asked| {
+        let asked = &as_told(asked);
         let last = messages(asked).last().unwrap();
         match is_subagent(asked) {
             true => answer("Counted.", &[]),
@@ -201,7 +205,7 @@ async fn a_loop_of_notices_ends_with_the_budget_of_its_run() {
     let path = folder.path().join("toolbus.toml");
     let given = std::fs::read_to_string(&path).unwrap();
     let policy = format!(
-        "[policy]\ndefault = \"allow\"\n[[policy.budgets]]\nname = \"small\"\ncalls = {CALLS}\n\
+        "[[policy.budgets]]\nname = \"small\"\ncalls = {CALLS}\n\
          doors = [\"bus\"]\n[[policy.rules]]\nname = \"no-notes\"\neffect = \"deny\"\nreason = \
          \"not from there\"\ntools = [\"subagent/whiteboard_write\"]\ndoors = [\"bus\"]\n"
     );

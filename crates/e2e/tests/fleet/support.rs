@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use toolbus_testkit::eventually;
 use toolbus_testkit::process::{Finished, Launch, Service};
 use toolbus_testkit::rabbit::{Message, Vhost};
+use toolbus_testkit::scripted_server::Asked;
 
 /// How long anything may take that ends sooner on an idle machine. No test waits for it to pass.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -387,4 +388,46 @@ impl Answer {
             body: serde_json::from_slice(&message.body).unwrap(),
         }
     }
+}
+
+/// Words of ours that announce a text from outside.
+const ANNOUNCEMENTS: [&str; 7] = [
+    "[There is news: ",
+    "[A scheduled task is due: ",
+    "[You are a subagent, and your task is ",
+    "[Another agent asks for something: ",
+    "Write the line for the page ",
+    "Split the task ",
+    "Do the step that ",
+];
+
+/// A question to a model with texts from outside as messages of the role `outside`, in the place of
+/// the calls that are made for the model and of the words that announce them. Checks that none has
+/// the role of the user.
+pub(crate) fn as_told(asked: &Asked) -> Asked {
+    let is_notice = |call: &Value| call["function"]["name"] == "read_notices";
+    let mut told = Vec::new();
+    for message in asked.body["messages"].as_array().into_iter().flatten() {
+        let text = message["content"].as_str().unwrap_or_default();
+        let calls = message["tool_calls"].as_array();
+        match message["role"].as_str() {
+            Some("assistant") if calls.is_some_and(|calls| calls.iter().all(is_notice)) => {}
+            Some("user") if ANNOUNCEMENTS.iter().any(|words| text.starts_with(*words)) => {}
+            Some("tool") if text.starts_with("<<outside ") => {
+                let lines: Vec<&str> = text.lines().collect();
+                let inner = lines[1..lines.len() - 1].join("\n");
+                told.push(json!({"role": "outside", "content": inner}));
+            }
+            role => {
+                assert!(role != Some("user") || !text.contains("<<outside "), "{text}");
+                told.push(message.clone());
+            }
+        }
+    }
+
+    let mut asked = asked.clone();
+    if asked.body["messages"].is_array() {
+        asked.body["messages"] = told.into();
+    }
+    asked
 }

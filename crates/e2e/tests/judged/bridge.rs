@@ -8,15 +8,16 @@ use toolbus::Toolbus;
 use toolbus_bus::{Bus, Consumer, Delivery, Disposition, Flow, Subscription};
 use toolbus_mcp_agent::nearest::loose_form;
 use toolbus_mcp_agent::{
-    REGISTER_SERVER, UNREGISTER_SERVER, management_id, provider_of, read_subject, subject_of,
+    REGISTER_SERVER, UNREGISTER_SERVER, is_method_name, management_id, provider_of, read_subject,
+    subject_of,
 };
 use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{
     McpGetPromptRequest, McpGetPromptResponse, McpGetServiceDetailsRequest,
     McpGetServiceDetailsResponse, McpListResourcesRequest, McpListResourcesResponse,
     McpReadResourceRequest, McpReadResourceResponse, McpRegisterServerRequest,
-    McpRegisterServerResponse, McpServerSummary, McpServersIndexed, McpUnregisterServerRequest,
-    McpUnregisterServerResponse,
+    McpRegisterServerResponse, McpServerSummary, McpServersIndexed, McpToolDetails,
+    McpUnregisterServerRequest, McpUnregisterServerResponse,
 };
 use toolbus_wire::message::tool::{CallIds, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::AgentName;
@@ -28,21 +29,27 @@ use super::world::LIMIT;
 /// The tool that tells the details of a server.
 const GET_DETAILS: &str = "mcp_get_service_details";
 
-/// Has the agent know two servers.
+/// The servers, with their tools and those of them that only read. The last tool of the first has
+/// the name of a protocol method, which bridges of ours would withhold.
+const SERVERS: [(&str, &[&str], &[&str]); 2] = [
+    ("GitHub", &["create_issue", "delete_repo", "list_issues", "resources/read"], &["list_issues"]),
+    ("my-notes", &["add"], &[]),
+];
+
+/// Has the agent know the servers.
 pub(crate) async fn announce(bus: &Arc<dyn Bus>, toolbus: &Toolbus) {
-    let server = |name: &str, tools: &[&str], read_only: &[&str]| McpServerSummary {
+    let server = |(name, tools, read_only): (&str, &[&str], &[&str])| McpServerSummary {
         server_name: name.to_owned(),
         tool_count: u32::try_from(tools.len()).unwrap(),
         tool_names: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+        operator_added: true,
         read_only_tools: Some(read_only.iter().map(|tool| (*tool).to_owned()).collect()),
         prompt_count: Some(1),
         prompt_names: Some(vec!["review".to_owned()]),
         resource_count: Some(1),
         ..McpServerSummary::default()
     };
-    let github =
-        server("GitHub", &["create_issue", "delete_repo", "list_issues"], &["list_issues"]);
-    let servers = vec![github, server("my-notes", &["add"], &[])];
+    let servers = SERVERS.into_iter().map(server).collect();
     let indexed = McpServersIndexed { servers, ..McpServersIndexed::default() };
 
     let envelope = Envelope::of(&indexed, "bridge");
@@ -61,8 +68,14 @@ pub(crate) async fn serve(bus: &Arc<dyn Bus>, topic: &Topic, ledger: &Ledger) ->
         let (replies, ledger) = (replies.clone(), ledger.clone());
         async move {
             let request = delivery.envelope;
-            let (ran, reply) = answer(&request);
-            ledger.add(Happened::Ran(ran));
+            let reply = match ledger.is_open() {
+                true => {
+                    let (ran, reply) = answer(&request);
+                    ledger.add(Happened::Ran(ran));
+                    reply
+                }
+                false => describe_server(&request),
+            };
             if let (Some(bus), Some(reply_to)) = (replies.upgrade(), request.reply_to) {
                 let reply = reply.with_correlation_id(request.correlation_id.unwrap());
                 bus.publish(&reply_to, reply).await.unwrap();
@@ -145,9 +158,28 @@ fn answer(request: &Envelope) -> (Ran, Envelope) {
     ran(management_id(GET_DETAILS), json!(loose_form(&asked.server_name)), &away)
 }
 
+/// The answer to an agent that offers the tools of a server directly, and asks which there are.
+fn describe_server(request: &Envelope) -> Envelope {
+    let asked: McpGetServiceDetailsRequest = json::read(&request.body).unwrap();
+    let known = SERVERS.iter().find(|(name, ..)| *name == asked.server_name);
+    let (name, tools, _) = *known.unwrap();
+    let tools = tools.iter().map(|tool| McpToolDetails {
+        name: (*tool).to_owned(),
+        description: "A tool.".to_owned(),
+        parameters_schema: Some(r#"{"type": "object"}"#.to_owned()),
+        ..McpToolDetails::default()
+    });
+
+    let tools = tools.collect();
+    let server_name = name.to_owned();
+    let details = McpGetServiceDetailsResponse { server_name, tools, ..Default::default() };
+    Envelope::of(&details, "bridge")
+}
+
 fn answer_call(request: &Envelope) -> (Ran, Envelope) {
     let server = request.headers.get(header::MCP_SERVER).unwrap();
     let asked: ToolInvokeRequest = json::read(&request.body).unwrap();
+    assert!(!is_method_name(&asked.tool_name), "a tool is called by the subject of a read");
     let subject = subject_of(None, server, &asked.tool_name);
     assert!(subject.id.as_str().starts_with(&provider_of(server)));
     let arguments = asked.arguments.as_deref().unwrap_or("{}");

@@ -43,6 +43,19 @@ pub(crate) struct ToolCall {
     pub(crate) is_wrapped: bool,
 }
 
+/// Every entry.
+pub(crate) const ENTRIES: [Entry; 9] = [
+    Entry::CommandLine,
+    Entry::Bus,
+    Entry::Mcp,
+    Entry::Http,
+    Entry::Turn,
+    Entry::Schedule,
+    Entry::Embedded,
+    Entry::ChainOfMcp,
+    Entry::ChainOfBus,
+];
+
 /// The entry that a call comes in by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Entry {
@@ -126,6 +139,7 @@ pub(crate) const TOOLS: &[&str] = &[
     "add",
     "mcp_invoke_tool",
     "invoke_tool",
+    "resources/read",
     "",
 ];
 pub(crate) const TEXTS: &[&str] = &["x", "delete_repo", "art_000000000000000000000000"];
@@ -221,7 +235,7 @@ fn any_removal() -> BoxedStrategy<Arguments> {
 }
 
 /// The arguments that there are.
-fn given<const N: usize>(parts: [(&'static str, Option<Part>); N]) -> Arguments {
+pub(crate) fn given<const N: usize>(parts: [(&'static str, Option<Part>); N]) -> Arguments {
     parts.into_iter().filter_map(|(name, part)| Some((name, part?))).collect()
 }
 
@@ -255,18 +269,7 @@ fn any_call_and_change() -> BoxedStrategy<(ToolCall, Option<Arguments>)> {
 }
 
 pub(crate) fn any_call() -> BoxedStrategy<CallSpec> {
-    let entries = vec![
-        Entry::CommandLine,
-        Entry::Bus,
-        Entry::Mcp,
-        Entry::Http,
-        Entry::Turn,
-        Entry::Schedule,
-        Entry::Embedded,
-        Entry::ChainOfMcp,
-        Entry::ChainOfBus,
-    ];
-    let parts = (prop::sample::select(entries), any_call_and_change());
+    let parts = (prop::sample::select(ENTRIES.to_vec()), any_call_and_change());
     parts.prop_map(|(entry, (call, change))| CallSpec { entry, call, change }).boxed()
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use toolbus_policy::owner_text;
 use toolbus_tools::Door;
 use toolbus_tools::call::Arguments;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
@@ -22,8 +24,15 @@ use super::rules::allows;
 /// The tools whose calls make calls of their own, by the door `chain`.
 const PROGRAMS: [&str; 2] = ["tool_chain", "spawn_wisps"];
 /// The tools that succeed without anything that the test sees run.
-const UNSEEN: [&str; 5] =
-    ["mcp_list_services", "tool_chain", "spawn_wisps", "spawn_subagent", "schedule_task"];
+const UNSEEN: [&str; 7] = [
+    "mcp_list_services",
+    "tool_chain",
+    "spawn_wisps",
+    "spawn_subagent",
+    "schedule_task",
+    "invoke_agent",
+    "execute_python_script",
+];
 
 /// Something that happened to a call.
 #[derive(Debug, Clone)]
@@ -48,6 +57,8 @@ pub(crate) struct Begun {
     parent: Option<String>,
     door: Door,
     doors: DoorSet,
+    /// Whose call it is.
+    owner: String,
     has_reference: bool,
 }
 
@@ -75,6 +86,11 @@ pub(crate) struct CheckedCall {
     pub(crate) tool: String,
     pub(crate) parent: Option<String>,
     pub(crate) door: &'static str,
+    /// Every door that it came through, the first one first.
+    pub(crate) doors: String,
+    pub(crate) owner: String,
+    /// Whether its tool was started, as rows of the audit log say it.
+    pub(crate) execution: &'static str,
     pub(crate) subject: Option<String>,
     pub(crate) refused_by: Option<&'static str>,
     /// Whether the bridge, or a tool of the test, has run it.
@@ -87,16 +103,31 @@ pub(crate) struct CheckedCall {
 
 /// Notes what happens. Clones note in the same place.
 #[derive(Clone, Default)]
-pub(crate) struct Ledger(Arc<Mutex<Vec<Happened>>>);
+pub(crate) struct Ledger(Arc<Notes>);
+
+#[derive(Default)]
+struct Notes {
+    happened: Mutex<Vec<Happened>>,
+    is_open: AtomicBool,
+}
 
 impl Ledger {
+    /// The world is there: what the bridge is asked from now on is asked for a call.
+    pub(crate) fn open(&self) {
+        self.0.is_open.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_open.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn add(&self, happened: Happened) {
-        self.0.lock().push(happened);
+        self.0.happened.lock().push(happened);
     }
 
     /// Takes all that has happened.
     pub(crate) fn take(&self) -> Vec<Happened> {
-        std::mem::take(&mut *self.0.lock())
+        std::mem::take(&mut *self.0.happened.lock())
     }
 
     /// Notes a decision of the policy.
@@ -118,6 +149,7 @@ impl Observe for Ledger {
                 parent: event.scope.parent.as_ref().map(ToString::to_string),
                 door: event.scope.door,
                 doors: event.scope.doors,
+                owner: owner_text(&event.scope.principal),
                 has_reference: has_reference(&call.arguments),
             })),
             CallEventKind::Ended(record) => {
@@ -240,7 +272,9 @@ fn check_doors(call: &Begun, begun: &HashMap<&str, &Begun>, doors: DoorSet) -> R
         Some(parent) => return Err(format!("{call:?} was made by {parent:?}")),
     };
 
-    match call.doors == expected && expected.contains(call.door) {
+    // In their order, which sets that are equal may differ in.
+    let is_whole = call.doors.to_string() == expected.to_string();
+    match is_whole && expected.contains(call.door) {
         true => Ok(()),
         false => Err(format!("{call:?} came through {expected}")),
     }
@@ -318,6 +352,9 @@ impl OpenCall<'_> {
             tool: begun.tool.clone(),
             parent: begun.parent.clone(),
             door: begun.door.as_str(),
+            doors: begun.doors.to_string(),
+            owner: begun.owner.clone(),
+            execution: execution_text(*execution),
             subject: subject.clone(),
             refused_by: *refused_by,
             ran,
@@ -325,5 +362,13 @@ impl OpenCall<'_> {
             has_reference: begun.has_reference,
             arguments: passed.map(|(_, arguments)| ArgumentsDigest::of(arguments).to_string()),
         })
+    }
+}
+
+fn execution_text(execution: Execution) -> &'static str {
+    match execution {
+        Execution::NotStarted => "not_started",
+        Execution::Started => "started",
+        _ => "unknown",
     }
 }

@@ -19,8 +19,13 @@ pub(crate) fn compare_with_rows(calls: &[CheckedCall], rows: &[AuditRow]) {
         assert_eq!(written, (&call.tool, &call.parent, call.door, &call.subject), "{row:?}");
         assert_eq!(row.refused_by.as_deref(), call.refused_by, "{row:?}");
 
+        assert_eq!(row.execution, call.execution, "{row:?}");
+        let lineage = row.lineage.as_ref().unwrap_or_else(|| panic!("no lineage: {row:?}"));
+        let written = (lineage.doors.to_string(), &lineage.owner);
+        assert_eq!(written, (call.doors.clone(), &call.owner), "{row:?}");
+
         if call.ran {
-            assert_eq!(row.execution, "started", "{row:?}");
+            assert_ne!(row.execution, "not_started", "{row:?}");
             if call.arguments.is_some() {
                 assert_eq!(row.arguments, call.arguments, "{row:?}");
             }

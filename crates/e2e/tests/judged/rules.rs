@@ -21,6 +21,8 @@ pub(crate) fn rules() -> RuleBook {
         deny("no-removing-by-bus", &["bus"], &["mcp:management/mcp_unregister_server"]),
         deny("no-writing-later", &["schedule"], &["test/write"]),
         deny("no-pages-in-turns", &["turn"], &["web/web_browse"]),
+        deny("no-agents-by-http", &["http"], &["a2a/invoke_agent"]),
+        deny("no-scripts-later", &["schedule"], &["script/execute_python_script"]),
         {
             "name": "registering-here", "effect": "allow",
             "doors": ["command-line", "embedded", "chain"],
@@ -47,6 +49,8 @@ pub(crate) fn allows(subject: &str, doors: DoorSet) -> bool {
         "mcp:management/mcp_register_server" => doors.iter().all(is_here),
         "test/write" => !doors.contains(Door::Schedule),
         "web/web_browse" => !doors.contains(Door::Turn),
+        "a2a/invoke_agent" => !doors.contains(Door::Http),
+        "script/execute_python_script" => !doors.contains(Door::Schedule),
         _ => !(subject.starts_with("mcp:my-notes/") && doors.contains(Door::Mcp)),
     }
 }

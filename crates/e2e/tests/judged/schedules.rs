@@ -9,7 +9,8 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use toolbus_agent::Said;
+use toolbus_agent::{Occasion, Said};
+use toolbus_models::OutsideText;
 use toolbus_policy::SessionOwner;
 use toolbus_schedule::{
     Fire, RunEnd, RunTask, ScheduleConfig, ScheduleDeps, ScheduleOwner, Scheduler, SchedulerDeps,
@@ -64,7 +65,8 @@ impl Host {
         let calls = self.calls.lock().clone();
         self.turns.plan(&scope, &calls).await;
 
-        let said = Said { text: fire.description, id: Some(fire.id) };
+        let task = OutsideText::new("scheduled task", &fire.description);
+        let said = Said::from_outside(Occasion::ScheduledTask, task, fire.id);
         let context = turn_of(Scope { cancelled: stop, ..scope });
         let report = self.turns.agent().say(context, said).await.unwrap();
         self.turns.check_end(&report);

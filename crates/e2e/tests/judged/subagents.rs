@@ -8,8 +8,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use toolbus_agent::{Notice, Noticed, Said};
+use toolbus_agent::{Notice, Noticed, Occasion, Said};
+use toolbus_models::OutsideText;
 use toolbus_policy::SessionOwner;
+use toolbus_store::{LazyStore, sqlx};
 use toolbus_subagents::{
     OnSubagent, RunSubagent, Runner, SubagentEnd, SubagentEvent, SubagentRun, SubagentToolsDeps,
     Subagents, SubagentsConfig, SubagentsDeps, Told,
@@ -81,7 +83,8 @@ impl Host {
         let calls = self.plan.lock().of_subagent.clone();
         self.turns.plan(&run.scope, &calls).await;
 
-        let said = Said { text: run.description, id: Some(run.id) };
+        let task = OutsideText::new("the agent", &run.description);
+        let said = Said::from_outside(Occasion::SubagentTask, task, run.id);
         let context = turn_of(Scope::clone(&run.scope));
         let report = self.turns.agent().say(context, said).await.unwrap();
         self.turns.check_end(&report);
@@ -97,7 +100,7 @@ impl Host {
         let calls = self.plan.lock().of_notice.clone();
         self.turns.plan(&scope, &calls).await;
 
-        let notice = Notice { id: event.id.clone(), text: event.text() };
+        let notice = Notice::new(event.id.clone(), "subagent", &event.text());
         let Noticed::Turn(report) = agent.notify(turn_of(scope), notice).await.unwrap() else {
             panic!("a turn was under way");
         };
@@ -110,10 +113,11 @@ impl Host {
 impl RunSubagent for Host {
     fn restore_scope<'a>(
         &'a self,
-        _lineage: &'a Lineage,
-        _owner: SessionOwner,
+        lineage: &'a Lineage,
+        owner: SessionOwner,
     ) -> BoxFuture<'a, Result<Scope, String>> {
-        std::future::ready(Err("no process is lost here".to_owned())).boxed()
+        let restored = self.turns.agent().restore_scope(lineage, owner);
+        restored.map(|scope| scope.map_err(|error| error.to_string())).boxed()
     }
 
     fn run(&self, run: SubagentRun, _paused: watch::Receiver<bool>) -> BoxFuture<'_, SubagentEnd> {
@@ -162,7 +166,7 @@ async fn calls_of_subagents_and_of_turns_for_their_ends_run_as_they_were_judged(
         timeout(LIMIT, host.told.acquire()).await.expect("its end is told").unwrap().forget();
 
         let plan = std::mem::take(&mut *host.plan.lock());
-        checked.extend(check_subagent(&work, &plan.in_subagent));
+        checked.extend(check_subagent(&work, &plan.in_subagent, &work.id));
         let doors = work.doors.union(DoorSet::of(&[Door::Turn]));
         let of_notice = ledger::check(&plan.in_notice, doors);
         let of_notice = of_notice.unwrap_or_else(|what| panic!("{what}\n{beginner:?}"));
@@ -175,8 +179,65 @@ async fn calls_of_subagents_and_of_turns_for_their_ends_run_as_they_were_judged(
     compare_with_rows(&checked, &world.audit_rows().await);
 }
 
-/// Checks the calls of a subagent: its own were made by the call that has spawned it.
-fn check_subagent(work: &BegunWork, happened: &[Happened]) -> Vec<CheckedCall> {
+/// Makes the leases of subagents over, as that of a host that was lost some time ago. Returns the
+/// id of the one that it had.
+async fn lose_subagent(store: &LazyStore) -> String {
+    let lost = store.open().await.unwrap().write(|transaction| {
+        Box::pin(async move {
+            let lose = "UPDATE subagents SET lease_until_ms = 1 WHERE ended_ms IS NULL
+                        RETURNING id";
+            Ok(sqlx::query_scalar(lose).fetch_one(transaction.connection()).await?)
+        })
+    });
+    lost.await.unwrap()
+}
+
+/// A host spawns each subagent and is lost, before it has done anything. Another one takes it over.
+#[tokio::test]
+async fn calls_of_subagents_that_another_host_takes_over_run_as_they_were_judged() {
+    let mut draws = Draws::new();
+    let runner = open_runner().await;
+    let mut opened = None;
+    let world = World::open_with(|builder, parts| {
+        // It is never let begin.
+        let subagents = Host::new(parts).subagents(parts);
+        opened = Some(Host::new(parts));
+        add_chains(builder, parts, runner).remote_tools(move |registry, _| {
+            toolbus_subagents::register(registry, SubagentToolsDeps { subagents })
+        })
+    });
+    let world = world.await;
+    let next = opened.unwrap();
+    next.turns.begin(&world);
+
+    let mut checked = Vec::new();
+    for beginner in BEGINNERS {
+        let (of_subagent, of_notice) =
+            (draw_calls(&mut draws, CALLS), draw_calls(&mut draws, CALLS));
+        *next.plan.lock() = Plan { of_subagent, of_notice, ..Plan::default() };
+        let work = beginner.begin(&world, "spawn_subagent", json!({"description": "work"})).await;
+        let id = lose_subagent(&world.parts.store).await;
+        let runner = Runner::start(&next.subagents(&world.parts));
+        next.begin.add_permits(1);
+        timeout(LIMIT, next.told.acquire()).await.expect("its end is told").unwrap().forget();
+        runner.close(LIMIT).await;
+
+        let plan = std::mem::take(&mut *next.plan.lock());
+        checked.extend(check_subagent(&work, &plan.in_subagent, &id));
+        let doors = work.doors.union(DoorSet::of(&[Door::Turn]));
+        let of_notice = ledger::check(&plan.in_notice, doors);
+        let of_notice = of_notice.unwrap_or_else(|what| panic!("{what}\n{beginner:?}"));
+        ledger::check_probes(&of_notice, doors, |_| true);
+        checked.extend(of_notice);
+        checked.extend(work.calls);
+    }
+
+    compare_with_rows(&checked, &world.audit_rows().await);
+}
+
+/// Checks the calls of a subagent: its own were made by the call of this id, which has spawned it,
+/// or stands for that where another host has taken it over.
+fn check_subagent(work: &BegunWork, happened: &[Happened], spawned_by: &str) -> Vec<CheckedCall> {
     let calls = ledger::check(happened, work.doors);
     let calls = calls.unwrap_or_else(|what| panic!("{what}"));
     ledger::check_probes(&calls, work.doors, |subject| !WITHHELD.contains(&subject));
@@ -184,7 +245,7 @@ fn check_subagent(work: &BegunWork, happened: &[Happened]) -> Vec<CheckedCall> {
     let is_program = |id: &str| calls.iter().any(|call| call.id == id && call.tool == "tool_chain");
     for call in &calls {
         let parent = call.parent.as_deref().unwrap();
-        assert!(parent == work.id || is_program(parent), "{call:?}");
+        assert!(parent == spawned_by || is_program(parent), "{call:?}");
     }
     calls
 }

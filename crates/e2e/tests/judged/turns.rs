@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolbus_agent::{
     Agent, AgentDeps, ContextBuilder, Sessions, TurnContext, TurnEnd, TurnLimits, TurnReport,
 };
@@ -108,6 +108,11 @@ impl Turns {
         let mut rounds = script.rounds.lock();
         rounds.extend(own.chunks(AT_A_TIME).map(<[NamedCall]>::to_vec));
         rounds.push_back(vec![program]);
+    }
+
+    /// Has the model make this call after those that are planned.
+    pub(crate) fn plan_call(&self, tool: &str, arguments: Value) {
+        self.inner().script.rounds.lock().push_back(vec![(tool.to_owned(), arguments)]);
     }
 
     /// Checks that the model has made all calls of a turn that ended so.

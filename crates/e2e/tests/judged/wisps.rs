@@ -1,20 +1,30 @@
 //! Calls of wisps.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus::ToolbusBuilder;
+use toolbus::{Scripts, ToolbusBuilder};
+use toolbus_a2a::{A2aDeps, DoTask, OnTask, Task, TaskEnd, TaskEvent, TaskProgress, Tasks, Told};
 use toolbus_memory::{MemoryConfig, WorkingMemory};
-use toolbus_tools::Door;
+use toolbus_scripts::Runner;
 use toolbus_tools::scope::DoorSet;
-use toolbus_wisps::{WispsConfig, WispsDeps};
+use toolbus_tools::{Door, Scope};
+use toolbus_wisps::{AgentEnd, AwaitAgent, WispsConfig, WispsDeps};
 
+use super::agents::{PEER, TaskEnds, open_tasks};
 use super::calls::{CONTENTS, Part, SERVERS, TEXTS, TOOLS, any_part};
+use super::chains::open_runner;
 use super::draws::Draws;
-use super::ledger;
+use super::ledger::{self, CheckedCall};
 use super::rows::compare_with_rows;
+use super::rules::allows;
 use super::world::{LINEAGES, Parts, World};
 
 /// Calls of `spawn_wisps`, the wisps of each, and the generated steps of each wisp.
@@ -25,11 +35,24 @@ const STEPS: usize = 4;
 const TRIED: [&str; 4] =
     ["mcp:github/create_issue", "mcp:github/delete_repo", "mcp:my-notes/add", "web/web_browse"];
 
+/// The subjects of the last steps of a wisp: nothing that the test sees runs for them.
+const LAST: [&str; 2] = ["a2a/invoke_agent", "script/execute_python_script"];
+
 /// A step that calls a tool. A name in it may be a reference.
 #[derive(Debug, Clone)]
 enum StepSpec {
-    Mcp { server: Part, tool: Part, params: Params },
-    Web { tool: &'static str, text: Part },
+    Mcp {
+        server: Part,
+        tool: Part,
+        params: Params,
+    },
+    Web {
+        tool: &'static str,
+        text: Part,
+    },
+    /// Gives a task to the other agent.
+    Agent,
+    Script,
 }
 
 /// What a step gives to the tool of a server.
@@ -54,6 +77,10 @@ impl StepSpec {
                 let text = text.value(references);
                 json!({"gateway": "Web", "tool": tool, "params": {"query": text, "url": text}})
             }
+            Self::Agent => {
+                json!({"gateway": "A2A", "agent": PEER, "skill": "work", "message": "work"})
+            }
+            Self::Script => json!({"gateway": "Script", "params": {"script": "print(1)"}}),
         };
 
         step["id"] = json!(format!("s{number}"));
@@ -109,32 +136,102 @@ fn probing_steps() -> Vec<StepSpec> {
     ]
 }
 
-fn add_wisps(builder: ToolbusBuilder, parts: &Parts, tasks: &TaskTracker) -> ToolbusBuilder {
+/// The ends of tasks, for steps that wait for them.
+struct Ends(watch::Sender<HashSet<String>>);
+
+impl OnTask for Ends {
+    fn tell<'a>(&'a self, event: &'a TaskEvent) -> BoxFuture<'a, Told> {
+        if event.what.is_end() {
+            self.0.send_modify(|ends| {
+                ends.insert(event.task_id.clone());
+            });
+        }
+        std::future::ready(Told::Taken).boxed()
+    }
+}
+
+impl AwaitAgent for Ends {
+    fn wait<'a>(&'a self, _scope: &'a Scope, task_id: &'a str) -> BoxFuture<'a, AgentEnd> {
+        let mut ends = self.0.subscribe();
+        async move {
+            ends.wait_for(|ends| ends.contains(task_id)).await.unwrap();
+            AgentEnd::Completed("done".to_owned())
+        }
+        .boxed()
+    }
+
+    fn cancel<'a>(&'a self, _scope: &'a Scope, _task_id: &'a str) -> BoxFuture<'a, ()> {
+        std::future::ready(()).boxed()
+    }
+}
+
+/// Is done with a task at once.
+struct DoNothing;
+
+impl DoTask for DoNothing {
+    fn run<'a>(
+        &'a self,
+        _task: Task,
+        _progress: &'a dyn TaskProgress,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'a, TaskEnd> {
+        let done = TaskEnd::Completed { text: "done".to_owned(), artifacts: Vec::new() };
+        std::future::ready(done).boxed()
+    }
+}
+
+/// What wisps work with.
+struct WispParts {
+    /// What goes on after a call.
+    after: TaskTracker,
+    runner: Arc<dyn Runner>,
+    ends: Arc<Ends>,
+}
+
+fn add_wisps(
+    builder: ToolbusBuilder,
+    parts: &Parts,
+    wisps: &WispParts,
+    agent_tasks: Tasks,
+) -> ToolbusBuilder {
     // However many have failed, more are started.
     let config = WispsConfig { failures_max: 1_000_000, ..WispsConfig::default() };
     let deps = WispsDeps {
         memory: WorkingMemory::new(parts.store.clone(), MemoryConfig::default()),
         artifacts: Some(parts.artifacts.clone()),
         complete: None,
-        agents: None,
+        agents: Some(Arc::clone(&wisps.ends) as Arc<dyn AwaitAgent>),
         mcp: None,
-        tasks: tasks.clone(),
+        tasks: wisps.after.clone(),
         config: Arc::new(config),
     };
-    builder.remote_tools(move |registry, _| toolbus_wisps::register(registry, deps))
+    builder.scripts(Scripts::local(Arc::clone(&wisps.runner))).remote_tools(move |registry, _| {
+        toolbus_a2a::register(registry, A2aDeps { tasks: agent_tasks })?;
+        toolbus_wisps::register(registry, deps)
+    })
 }
 
 #[tokio::test]
 async fn calls_of_wisps_run_as_they_were_judged() {
     let mut draws = Draws::new();
-    let tasks = TaskTracker::new();
-    let world = World::open_with(|builder, parts| add_wisps(builder, parts, &tasks)).await;
+    let ends = Arc::new(Ends(watch::Sender::default()));
+    let parts = WispParts { after: TaskTracker::new(), runner: open_runner().await, ends };
+    let mut opened = None;
+    let world = World::open_with(|builder, of_world| {
+        let tasks = open_tasks(of_world, Arc::clone(&parts.ends) as Arc<dyn OnTask>);
+        opened = Some(tasks.clone());
+        add_wisps(builder, of_world, &parts, tasks)
+    });
+    let world = world.await;
+    let agent_tasks = opened.unwrap();
+    let agents = TaskEnds::connect(&world.parts, &agent_tasks, Arc::new(DoNothing)).await;
     let any_steps = proptest::collection::vec(any_step(), STEPS);
     let mut checked = Vec::new();
     for number in 0..BATCHES {
         let wisps = (0..WISPS).map(|_| {
             let mut steps = probing_steps();
             steps.extend(draws.draw(&any_steps));
+            steps.extend([StepSpec::Agent, StepSpec::Script]);
             steps
         });
         let wisps: Vec<Vec<StepSpec>> = wisps.collect();
@@ -147,16 +244,29 @@ async fn calls_of_wisps_run_as_they_were_judged() {
         let calls = ledger::check(&world.parts.ledger.take(), scope.doors);
         let calls = calls.unwrap_or_else(|what| panic!("{what}\n{wisps:#?}"));
         let (outer, inner) = calls.split_last().unwrap();
-        assert_eq!(inner.len(), WISPS * (TRIED.len() + STEPS), "{wisps:#?}");
+        let steps = TRIED.len() + STEPS + LAST.len();
+        assert_eq!(inner.len(), WISPS * steps, "{wisps:#?}");
         assert!(inner.iter().all(|call| call.parent.as_deref() == Some(&*outer.id)), "{inner:#?}");
         let doors = scope.doors.union(DoorSet::of(&[Door::Chain]));
         ledger::check_probes(inner, doors, |subject| TRIED.contains(&subject));
+        check_last(inner, doors);
         checked.extend(calls);
     }
 
-    tasks.close();
-    tasks.wait().await;
+    parts.after.close();
+    parts.after.wait().await;
+    agents.close().await;
     compare_with_rows(&checked, &world.audit_rows().await);
+}
+
+/// Checks that the last steps of each wisp were started, exactly if the rules allow it.
+fn check_last(calls: &[CheckedCall], doors: DoorSet) {
+    for subject in LAST {
+        let of_subject = calls.iter().filter(|call| call.subject.as_deref() == Some(subject));
+        let refused: Vec<_> = of_subject.map(|call| call.refused_by).collect();
+        let expected = if allows(subject, doors) { None } else { Some("permission") };
+        assert_eq!(refused, [expected; WISPS], "{subject} by {doors}");
+    }
 }
 
 fn write_wisps(wisps: &[Vec<StepSpec>], references: &[Value]) -> Value {

@@ -17,7 +17,7 @@ use toolbus_tools::call::{Call, CallTime, Invocation, Output};
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::id::{CallId, SessionId};
 use toolbus_tools::policy::PolicyRequest;
-use toolbus_tools::scope::DoorSet;
+use toolbus_tools::scope::{DoorSet, Proof};
 use toolbus_tools::{Door, Principal, Scope, Tool};
 use toolbus_wire::topic;
 
@@ -86,9 +86,11 @@ impl Parts {
     fn at(folder: &Path) -> Self {
         let location = Location::Sqlite(folder.join("state.db"));
         let migrations = [
+            toolbus_a2a::MIGRATIONS,
             toolbus_agent::MIGRATIONS,
             toolbus_artifacts::MIGRATIONS,
             toolbus_audit::MIGRATIONS,
+            toolbus_http::tool_api::MIGRATIONS,
             toolbus_memory::MIGRATIONS,
             toolbus_schedule::MIGRATIONS,
             toolbus_subagents::MIGRATIONS,
@@ -139,6 +141,9 @@ impl World {
             .tool(noting(Tool::new("web_browse", "A tool.", "web").read_only(), ledger));
         let toolbus = add_parts(builder, &parts).open().await.unwrap();
         announce(&bus, &toolbus).await;
+        let directory = toolbus.directory();
+        assert!(directory.wait_until(LIMIT, |_| directory.is_settled()).await);
+        parts.ledger.open();
 
         let log = AuditLog::new(parts.store.clone());
         let mut world = Self {
@@ -189,8 +194,10 @@ impl World {
     pub(crate) fn scope(&self, doors: &[Door]) -> Scope {
         let door = *doors.last().unwrap();
         let session = Some(SessionId::parse("session/a").unwrap());
-        let scope = Scope::new(door, Principal::claimed("model"), self.toolbus.name().clone());
-        scope.through(DoorSet::of(doors)).with_session(session)
+        let proof = Proof::Token { issuer: "toolbus-keys".into(), id: Some("key_1".into()) };
+        let principal = Principal { name: "model".into(), proof };
+        let scope = Scope::new(door, principal, self.toolbus.name().clone());
+        scope.with_earlier_doors(DoorSet::of(doors)).with_session(session)
     }
 
     fn scope_of(&self, entry: Entry) -> Scope {

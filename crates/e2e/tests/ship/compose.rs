@@ -18,24 +18,46 @@ const SERVICES: [&str; 4] = ["agent-host", "mcp-bridge", "scripts-manager", "ope
 const PORTS: [&str; 5] =
     ["RABBITMQ_UI_PORT", "AGENT_HOST_MCP_PORT", "PROMETHEUS_PORT", "JAEGER_PORT", "GRAFANA_PORT"];
 
+/// A compose file, and images for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Side {
+    /// The folder of the file.
+    pub(crate) folder: PathBuf,
+    /// The tag of the images.
+    pub(crate) tag: String,
+}
+
+impl Side {
+    /// Those of this commit.
+    pub(crate) fn current() -> Self {
+        Self { folder: repository("deploy/compose"), tag: tag() }
+    }
+}
+
 /// A fleet under a project of its own. Ended, with all that it kept, when this is dropped.
-struct Fleet {
+pub(crate) struct Fleet {
     engine: Docker,
     project: String,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
+    side: Side,
     /// What is laid over the compose file.
-    overlay: Option<PathBuf>,
+    pub(crate) overlay: Option<PathBuf>,
 }
 
 impl Fleet {
     fn new(engine: Docker, kind: &str) -> Self {
+        Self::with_server(engine, kind, &marking_server())
+    }
+
+    /// With this MCP server as `marks`.
+    pub(crate) fn with_server(engine: Docker, kind: &str, server: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let project = format!("toolbus-test-{kind}-{}", std::process::id());
-        let fleet = Self { engine, project, folder, overlay: None };
+        let fleet = Self { engine, project, folder, side: Side::current(), overlay: None };
         let servers = fleet.folder.path().join("mcp");
         std::fs::create_dir(&servers).unwrap();
         let list = json!({"mcpServers": {
-            "marks": marking_server(),
+            "marks": server,
             "openrouter": {"type": "http", "url": "http://openrouter-mcp:8080/mcp"},
         }});
         std::fs::write(servers.join("mcp.json"), list.to_string()).unwrap();
@@ -45,11 +67,16 @@ impl Fleet {
     }
 
     fn command(&self, program: impl AsRef<Path>) -> Command {
+        self.command_of(&self.side, program)
+    }
+
+    /// A command of the fleet as this side has it.
+    pub(crate) fn command_of(&self, side: &Side, program: impl AsRef<Path>) -> Command {
         let mut command = self.engine.command(program);
-        command.current_dir(repository("deploy/compose"));
+        command.current_dir(&side.folder);
         command
             .env("COMPOSE_PROJECT_NAME", &self.project)
-            .env("TOOLBUS_TAG", tag())
+            .env("TOOLBUS_TAG", &side.tag)
             .env("TOOLBUS_SECRETS", self.folder.path().join("secrets"))
             .env("MCP_CONFIG_FOLDER", self.folder.path().join("mcp"));
         if let Some(overlay) = &self.overlay {
@@ -67,7 +94,7 @@ impl Fleet {
     }
 
     /// `agent-host invoke`, in the container that serves.
-    fn invoke(&self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
+    pub(crate) fn invoke(&self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
         let arguments = arguments.to_string();
         let program = ["exec", "--no-TTY", "agent-host", "agent-host"];
         self.compose(&[&program[..], &["invoke", tool, &arguments, "--json"]].concat())
@@ -190,12 +217,14 @@ fn check_secrets(fleet: &Fleet) {
         let container = fleet.inspect(service);
         assert!(!container.to_string().contains(&password), "{service} shows the password");
         let mounts = container["Mounts"].to_string();
-        for secret in ["broker-password", "grant-key"] {
+        let check = |secret: &str, is_expected: bool| {
             let has_it = mounts.contains(&format!("/run/secrets/{secret}"));
-            assert_eq!(has_it, service != "openrouter-mcp", "{service}, {secret}: {mounts}");
-        }
-        let has_token = mounts.contains("/run/secrets/mcp-token");
-        assert_eq!(has_token, service == "agent-host", "{service}: {mounts}");
+            assert_eq!(has_it, is_expected, "{service}, {secret}: {mounts}");
+        };
+        check("broker-password", service != "openrouter-mcp");
+        check("mcp-token", service == "agent-host");
+        check("grant-signing-key", service == "agent-host");
+        check("grant-public-keys", ["mcp-bridge", "scripts-manager"].contains(&service));
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod archive;
 mod compose;
+mod earlier;
 mod external;
 mod images;
 mod install;

@@ -5,6 +5,7 @@
 //! chart asks for.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -77,7 +78,17 @@ impl Release {
     }
 
     pub(crate) fn install(&self, values: &Value, more: &[&str]) -> anyhow::Result<String> {
-        let chart = repository("helm/toolbus").display().to_string();
+        self.install_chart(&repository("helm/toolbus"), values, more)
+    }
+
+    /// The same by the chart in this folder.
+    pub(crate) fn install_chart(
+        &self,
+        chart: &Path,
+        values: &Value,
+        more: &[&str],
+    ) -> anyhow::Result<String> {
+        let chart = chart.display().to_string();
         let verb = ["upgrade", "--install", &self.name, &chart];
         self.helm(&[&verb[..], more].concat(), Some(values))
     }

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+use toolbus_tools::{GrantPublicKey, GrantSigningKey};
 
 use crate::support::repository;
 
@@ -62,6 +63,50 @@ fn grants_stay_as_they_were_chosen_until_they_are_chosen_again() {
     check(None, "required");
     check(Some(""), "");
     check(None, "");
+}
+
+/// The agent's key and its public half, which stay as they are.
+#[test]
+fn a_key_pair_is_drawn_once_where_grants_are_required() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |name: &str| fs::read_to_string(folder.path().join("secrets").join(name)).unwrap();
+    let pair = || (read("grant-signing-key"), read("grant-public-keys"));
+
+    // Compose mounts what is there.
+    assert!(up(&folder, None).status.success());
+    assert_eq!(pair(), (String::new(), String::new()));
+
+    let output = up(&folder, Some("required"));
+    let (signing, public) = pair();
+    let key = GrantSigningKey::parse(&signing).unwrap();
+    assert_eq!(GrantPublicKey::parse_list(&public).unwrap(), [key.public_key().clone()]);
+    for told in [output.stdout, output.stderr] {
+        let told = String::from_utf8_lossy(&told).into_owned();
+        assert!(signing.lines().all(|line| !told.contains(line)), "the key is shown");
+    }
+    assert!(up(&folder, None).status.success());
+    assert_eq!(pair(), (signing.clone(), public.clone()));
+
+    // The public half is made again, the other never.
+    fs::write(folder.path().join("secrets/grant-public-keys"), "").unwrap();
+    assert!(up(&folder, None).status.success());
+    assert_eq!(pair(), (signing, public));
+}
+
+#[test]
+fn without_openssl_grants_are_not_required() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(&folder, PRINTING);
+    let openssl = folder.path().join("bin/openssl");
+    fs::write(&openssl, "#!/bin/sh\nexit 1\n").unwrap();
+    fs::set_permissions(&openssl, fs::Permissions::from_mode(0o700)).unwrap();
+
+    let output = command.env("GRANTS", "required").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("GRANTS=required needs a key pair"), "{told}");
+    assert!(!folder.path().join("secrets/grants").exists(), "the choice is kept");
+    assert!(command.env("GRANTS", "").output().unwrap().status.success());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::release::{Release, WAIT};
 use crate::support::{content, until};
@@ -23,10 +23,10 @@ print('done')
 const CALLERS: [&str; 3] = ["caller-0", "caller-1", "caller-2"];
 const RUNS_FOR: Duration = Duration::from_secs(60);
 
-/// While scripts run for a minute, an upgrade to these values replaces their manager like every
-/// other pod, a drained node evicts the next one, and one more comes and goes: each caller is
-/// answered, once, and each script ran once.
-pub(crate) fn stops_in_calls(release: &Release, values: &Value) {
+/// While scripts run for a minute, a change of the release replaces their manager like every other
+/// pod, a drained node evicts the next one, and one more comes and goes: each caller is answered,
+/// once, and each script ran once.
+pub(crate) fn stops_in_calls(release: &Release, change: impl FnOnce()) {
     let scripts = release.scripts();
     let look =
         |arguments: &[&str]| release.kubectl(&[&["--namespace", &scripts], arguments].concat());
@@ -53,7 +53,7 @@ pub(crate) fn stops_in_calls(release: &Release, values: &Value) {
     });
     let all_run = Instant::now();
 
-    release.install(values, &[]).unwrap();
+    change();
     release.wait_for_rollout();
     wait_for_end(release, &managers[0]);
     lose_managers(release);

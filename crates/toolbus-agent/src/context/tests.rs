@@ -38,7 +38,7 @@ async fn hint(finder: Option<Arc<dyn FindTools>>, services: Vec<Service>) -> Opt
     let services = KnownServices::new(services);
     let context = ContextBuilder::new("x").with_services(services).with_tool_finder(finder);
     let scope = Scope::new(Door::Turn, Principal::local(), AgentName::standard());
-    context.hint(&scope, "what is the weather").await
+    context.hint(&scope, "what is the weather").await.map(ForeignText::into_string)
 }
 
 #[tokio::test]
@@ -51,8 +51,7 @@ async fn tools_that_fit_stand_behind_the_services() {
         [("forecast", "Tells the\n\u{1b}[31m weather.".to_owned()), ("plain", String::new())];
     let found = hint(Some(finder(&tools)), vec![weather()]).await.expect("a hint");
     let services = hint(None, vec![weather()]).await.expect("a hint");
-    let expected =
-        format!("{services}\n\n{TOOLS_HINT}\n- forecast: Tells the [31m weather.\n- plain");
+    let expected = format!("{services}\n\n{TOOLS_HINT}\n- forecast: Tells the weather.\n- plain");
     assert_eq!(found, expected);
     assert_eq!(hint(Some(finder(&[])), Vec::new()).await, None);
     assert_eq!(hint(None, Vec::new()).await, None);

@@ -81,6 +81,48 @@ fn the_oldest_turns_go_before_rounds_of_the_last() {
     assert!(!history.shorten(), "nothing can go");
 }
 
+fn outside(text: &str) -> OutsideText {
+    OutsideText::new("agent B", text)
+}
+
+/// What a turn that no person began is about is the result of a call: it stays, whole.
+#[test]
+fn the_task_of_a_turn_stays_as_its_words_do() {
+    let nonce = Nonce::random();
+    let mut history = History::default();
+    let task = "x".repeat(5_000);
+    history.begin_outside("[Do it.]", outside(&task), &nonce);
+    for number in 0..3 {
+        round(&mut history, number, 10);
+    }
+    while history.shorten() {}
+
+    let fenced = match &*history.messages()[3] {
+        Message::Results { results } => results[0].text.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(*history.messages()[1], Message::user("[Do it.]"));
+    assert!(fenced.contains(&task));
+    let (calls, results) = ids(&history);
+    assert_eq!((calls.len(), &calls), (2, &results));
+}
+
+#[test]
+fn a_fence_stays_closed_when_its_text_is_cut() {
+    let nonce = Nonce::random();
+    let mut history = History::default();
+    history.begin_turn("first".to_owned());
+    history.push_outside(&[outside(&"x".repeat(50_000))], &nonce);
+    assert!(history.shorten());
+    let fenced = match &*history.messages()[2] {
+        Message::Results { results } => results[0].text.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(fenced.ends_with(&format!("{CUT}\n<<end {}>>", nonce.as_str())), "{fenced}");
+    assert_eq!(fenced.len(), CUT_RESULT_CHARACTERS + CUT.len());
+    assert!(!history.shorten(), "it is not cut again");
+}
+
 proptest! {
     /// However often it is made shorter: it is, in the end nothing can go, and no call is without
     /// its result.

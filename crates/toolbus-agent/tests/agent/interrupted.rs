@@ -95,10 +95,7 @@ async fn who_has_lost_a_session_writes_nothing_into_it() {
     let bench = Bench::sqlite();
     let session = at("session/a");
     let mut first = bench.agent.sessions().open(&session).await.unwrap();
-    first
-        .record(Event::Said { text: "mine".to_owned(), hint: None, id: None, lineage: None })
-        .await
-        .unwrap();
+    first.record(Event::said("mine")).await.unwrap();
     // Its time is over.
     let store = bench.store.open().await.unwrap();
     let expiring = store.write(|transaction| {

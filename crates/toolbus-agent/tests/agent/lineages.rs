@@ -194,7 +194,7 @@ async fn notices_begin_so_many_turns_of_a_run() {
         let other = Lineage::of(&narrow("session/a", BudgetLimits::default()));
         assert!(bench.agent.may_begin_notice_turn(&other).await.unwrap(), "another run may");
 
-        let notice = |id: &str| Notice { id: id.to_owned(), text: format!("[{id} is done]") };
+        let notice = |id: &str| Notice::new(id, "agent B", &format!("[{id} is done]"));
         let at = SessionRef::of(&scope).unwrap();
         bench.agent.note(&at, notice("late")).await.unwrap();
         bench.script.add([Answer::Says("well"), Answer::Says("well")]);

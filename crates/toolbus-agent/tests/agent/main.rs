@@ -6,6 +6,7 @@ mod bus_users;
 mod interrupted;
 mod lineages;
 mod notices;
+mod outside;
 mod support;
 mod texts;
 mod turns;

@@ -9,19 +9,25 @@ use toolbus_models::{Message, ModelEvent};
 use crate::support::{Answer, Bench, at, scope};
 
 fn notice(id: &str) -> Notice {
-    Notice { id: id.to_owned(), text: format!("[notice {id}]") }
+    Notice::new(id, "agent B", &format!("[notice {id}]"))
 }
 
 fn context<'a>() -> TurnContext<'a> {
     TurnContext { scope: scope("session/a"), asker: Asker::none(), on_event: &|_| {} }
 }
 
-/// What the model was told beside answers and results when it was asked last.
+/// What the model was told beside answers and results of its calls when it was asked last, without
+/// the words that announce texts from outside.
 fn told(bench: &Bench) -> Vec<String> {
     let asked = bench.script.asked.lock();
-    let said = asked.last().unwrap().messages.iter().filter_map(|message| match &**message {
-        Message::User { text } => Some(text.clone()),
-        _ => None,
+    let said = asked.last().unwrap().messages.iter().flat_map(|message| match &**message {
+        Message::User { text } if text.starts_with("[There is news: ") => Vec::new(),
+        Message::User { text } => vec![text.clone()],
+        Message::Results { results } => {
+            let fenced = results.iter().filter(|result| result.text.starts_with("<<outside "));
+            fenced.map(|result| result.text.lines().nth(1).unwrap().to_owned()).collect()
+        }
+        Message::Assistant(_) => Vec::new(),
     });
     said.collect()
 }

@@ -18,6 +18,7 @@ use toolbus_models::{
     AssistantMessage, AssistantPart, CallArguments, Completion, Model, ModelCall, ModelError,
     ModelEvent, ModelRequest, OnEvent, StopReason, TokenUsage,
 };
+use toolbus_search::KnownServices;
 use toolbus_store::{LazyStore, Location, sqlx};
 use toolbus_testkit::eventually;
 use toolbus_testkit::state::StatePlace;
@@ -119,6 +120,8 @@ pub(crate) struct Bench {
     pub(crate) agent: Agent,
     pub(crate) script: Arc<Script>,
     pub(crate) store: LazyStore,
+    /// The services that turns hint at.
+    pub(crate) services: KnownServices,
     /// What the tool `write` was called with.
     pub(crate) written: Arc<Mutex<Vec<Value>>>,
     /// How often the tool `look` was called.
@@ -150,14 +153,15 @@ impl Bench {
         let location: Location = place.location.parse().expect("a location");
         let store = LazyStore::new(location, &[toolbus_agent::MIGRATIONS]);
         let script = Arc::new(Script::default());
+        let services = KnownServices::default();
         let agent = Agent::new(AgentDeps {
             invoker: Invoker::new(Arc::new(registry(&invocations))),
             model: Arc::clone(&script) as Arc<dyn Model>,
             sessions: Sessions::new(store.clone(), TurnLimits::default(), "bench"),
-            context: ContextBuilder::new("You are a test.").into(),
+            context: ContextBuilder::new("You are a test.").with_services(services.clone()).into(),
         });
         let Invocations { written, looked, ids } = invocations;
-        Self { agent, script, store, written, looked, ids, place }
+        Self { agent, script, store, services, written, looked, ids, place }
     }
 
     /// What happened in all sessions.
@@ -239,6 +243,11 @@ fn registry(invocations: &Invocations) -> Registry {
         Ok(Output::text(format!("after {text}")))
     };
     registry.register(tool("late").read_only(), late).expect("a tool");
+    let echo = |call: Invocation| {
+        let text = call.arguments.get("text").and_then(Value::as_str).unwrap_or_default();
+        std::future::ready(Ok(Output::text(text.to_owned())))
+    };
+    registry.register(tool("echo").read_only(), echo).expect("a tool");
     // Whatever its call inherits.
     let inherited = |call: Invocation| {
         let lineage = serde_json::to_string(&Lineage::of(&call.scope));

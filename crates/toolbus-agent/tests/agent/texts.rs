@@ -23,9 +23,7 @@ fn answered(calls: Vec<ModelCall>, stop: StopReason) -> Event {
 /// A conversation in which a user has said something.
 fn begun(limits: TurnLimits) -> Conversation {
     let mut session = Conversation::new(limits);
-    session
-        .apply(Event::Said { text: "hello".to_owned(), hint: None, id: None, lineage: None })
-        .expect("it is idle");
+    session.apply(Event::said("hello")).expect("it is idle");
     session
 }
 
@@ -69,8 +67,7 @@ fn a_result_that_is_cut_says_so() {
 #[test]
 fn what_was_left_out_is_told() {
     let mut session = begun(TurnLimits::default());
-    let said =
-        |text: &str| Event::Said { text: text.to_owned(), hint: None, id: None, lineage: None };
+    let said = |text: &str| Event::said(text);
     for text in ["second", "third"] {
         session.apply(answered(Vec::new(), StopReason::End)).expect("it is asked");
         session.apply(said(text)).expect("it is idle");

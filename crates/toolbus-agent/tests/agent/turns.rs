@@ -59,7 +59,9 @@ async fn a_model_calls_tools_until_it_has_an_answer() {
         // The next turn has all that was said before.
         bench.say("session/a", "and?").await;
         let asked = bench.script.asked.lock();
-        assert_eq!(&*asked[2].system, "You are a test.");
+        let system = &*asked[2].system;
+        assert!(system.starts_with("You are a test.\n\n# Text from outside\n"), "{system}");
+        assert_eq!(asked[0].system, asked[2].system, "it is the same for each turn");
         assert_eq!(
             (asked[2].messages.len(), asked[2].session_key.as_deref()),
             (5, Some("session/a"))

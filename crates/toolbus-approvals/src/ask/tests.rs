@@ -4,10 +4,43 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
+/// What is asked about: a call that a rule asks about each time, or once per tool.
+fn asked(agent: Option<&str>) -> Binding {
+    let binding = json!({
+        "version": 1, "subject": "mcp:bank/pay", "definition": "d", "arguments": {},
+        "artifacts": [], "principal": {"name": "alice", "proof": "claimed"}, "session": null,
+        "rule": "payments",
+    });
+    let mut binding: Binding = serde_json::from_value(binding).unwrap();
+    binding.agent = agent.map(str::to_owned);
+    binding
+}
+
+/// A plain yes to a rule that asks once per tool holds for the tool, and for long.
+#[test]
+fn a_yes_to_a_rule_that_asks_once_per_tool_covers_the_tool() {
+    let asked = asked(Some("RockBot"));
+    let covers = |answer: Value, expected: Remember, is_long: bool| {
+        let Approve::Yes { remember, remember_for } = read_answer(&answer, &asked, HOUR) else {
+            panic!("{answer}");
+        };
+        assert_eq!((remember, remember_for > HOUR), (expected, is_long), "{answer}");
+    };
+    covers(json!({"action": "approve"}), Remember::Tool, true);
+    covers(json!({"action": "approve", "remember": "tool"}), Remember::Tool, true);
+    covers(json!({"action": "approve", "remember": "once"}), Remember::Once, false);
+    covers(json!({"action": "approve", "remember": "session"}), Remember::Session, false);
+    assert_eq!(read_answer(&json!({"action": "deny"}), &asked, HOUR), Approve::No);
+
+    let timed = Approve::yes(&asked, None, Some(HOUR), Duration::ZERO);
+    assert_eq!(timed, Approve::Yes { remember: Remember::Tool, remember_for: HOUR });
+}
+
 /// RV-I9: whatever is no clear yes is a no.
 #[test]
 fn rv_i9_whatever_is_no_clear_yes_is_a_no() {
     let yes = |remember| Approve::Yes { remember, remember_for: HOUR };
+    let asked = asked(None);
     for (answer, expected) in [
         (json!({"action": "approve"}), yes(Remember::Once)),
         (json!({"action": "approve", "remember": "tool"}), yes(Remember::Tool)),
@@ -24,7 +57,7 @@ fn rv_i9_whatever_is_no_clear_yes_is_a_no() {
         (json!("approve"), Approve::No),
         (json!(null), Approve::No),
     ] {
-        assert_eq!(read_answer(&answer, HOUR), expected, "{answer}");
+        assert_eq!(read_answer(&answer, &asked, HOUR), expected, "{answer}");
     }
 
     for (answer, expected) in [
@@ -39,7 +72,7 @@ fn rv_i9_whatever_is_no_clear_yes_is_a_no() {
         (json!({"action": "cancel"}), Approve::No),
         (json!({}), Approve::No),
     ] {
-        assert_eq!(read_form(&answer, HOUR), expected, "{answer}");
+        assert_eq!(read_form(&answer, &asked, HOUR), expected, "{answer}");
     }
 }
 
@@ -48,7 +81,7 @@ fn rv_i9_whatever_is_no_clear_yes_is_a_no() {
 fn a_form_approves_calls_of_a_chain_to_come() {
     let check = |content: Value, expected: Approve| {
         let answer = json!({"action": "accept", "content": content});
-        assert_eq!(read_form(&answer, HOUR), expected, "{answer}");
+        assert_eq!(read_form(&answer, &asked(None), HOUR), expected, "{answer}");
     };
     let more = |calls, arguments| Approve::ForChain(ForChain { calls, arguments });
     let once = Approve::Yes { remember: Remember::Once, remember_for: HOUR };

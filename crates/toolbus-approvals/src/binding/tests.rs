@@ -15,6 +15,7 @@ fn binding() -> Binding {
         principal: BoundPrincipal { name: "alice".to_owned(), proof: "claimed".to_owned() },
         session: Some("session/a".to_owned()),
         rule: "payments".to_owned(),
+        agent: None,
     }
 }
 
@@ -75,4 +76,18 @@ fn what_is_remembered_holds_for_the_tool_and_caller_it_was_said_of() {
     assert_eq!(remembered(Remember::Once, &binding()), None);
     let without_session = Binding { session: None, ..binding() };
     assert_eq!(remembered(Remember::Session, &without_session), None);
+}
+
+/// A yes to a rule that asks once per tool is one agent's, and no other rule's answers change.
+#[test]
+fn a_yes_for_a_tool_is_remembered_for_one_agent() {
+    let of = |agent: &str| Binding { agent: Some(agent.to_owned()), ..binding() };
+    let digest = |binding: &Binding| binding.remembered_digest(Remember::Tool).unwrap();
+    assert_ne!(digest(&of("one")), digest(&of("other")));
+    assert_ne!(digest(&of("one")), digest(&binding()));
+    let elsewhere = Binding { session: None, arguments: json!({}), ..of("one") };
+    assert_eq!(digest(&of("one")), digest(&elsewhere));
+    assert_eq!(of("one").default_remember(), Remember::Tool);
+    assert_eq!(binding().default_remember(), Remember::Once);
+    assert!(!binding().text().contains("agent"), "rows of before are read as they were");
 }

@@ -106,16 +106,30 @@ impl Case {
     }
 
     pub(super) fn refuse(&self, why: &str) -> CallError {
+        let waits = "approve it while it waits (agent-host approvals, or a client that can be \
+                     asked)";
+        self.refuse_with(why, waits)
+    }
+
+    /// Refuses a call that does not wait, because nobody would answer.
+    pub(super) fn refuse_unasked(&self, why: &str) -> CallError {
+        let would_wait = "set approvals.wait_for_operator, and it waits for agent-host approvals";
+        self.refuse_with(why, would_wait)
+    }
+
+    fn refuse_with(&self, why: &str, how: &str) -> CallError {
         let Self { binding, demand, door, .. } = self;
         let outside = match door {
             Door::Chain => ", or call it directly, outside the chain",
             _ => "",
         };
         let text = format!(
-            "'{}' needs an approval ({}; rule '{}'), and was not run: {why}. To allow it: approve \
-             it while it waits (agent-host approvals, or a client that can be asked), or change \
-             the rule{outside}",
-            binding.subject, demand.reason, demand.rule
+            "'{}' needs an approval ({}; rule '{}'), and was not run: {why}. To allow it: {}; or \
+             {how}{outside}",
+            binding.subject,
+            demand.reason,
+            demand.rule,
+            demand.how_to_allow(&binding.subject)
         );
         CallError::new(ErrorCode::Denied, text)
     }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_approvals::{Answer, Approve, Remember};
-use toolbus_store::sqlx;
-use toolbus_tools::{Call, Principal};
+use toolbus_store::{LazyStore, sqlx};
+use toolbus_tools::policy::{ApprovalDemand, Decision, PolicyRequest};
+use toolbus_tools::{Call, Door, Principal, Scope};
+use toolbus_wire::name::AgentName;
 
 use crate::support::*;
 
@@ -111,4 +113,108 @@ async fn what_is_remembered_is_of_one_definition_and_ends() {
         host.approvals.close().await;
         changed.approvals.close().await;
     }
+}
+
+/// A process whose rule asks once per tool.
+fn once_host(store: LazyStore, description: &str) -> Host {
+    let policy = |_: &PolicyRequest<'_>| {
+        Decision::Ask(ApprovalDemand::new("others", "it may change something").once_per_tool())
+    };
+    Host::with_description(store, with_operator(), policy, description)
+}
+
+/// A call of `pay` for an agent.
+fn call_for(agent: &str, name: &str, arguments: Value) -> Call {
+    let agent = AgentName::parse(agent).unwrap();
+    call_of(Scope::new(Door::Turn, Principal::claimed(name), agent), "pay", arguments)
+}
+
+/// Has a call approved as a person does who only says yes.
+async fn approve_plainly(host: &Host, operator: &Operator, call: Call) {
+    let answering = async {
+        let asked = operator.asked().await;
+        let yes = Approve::yes(&asked.binding, None, None, HOUR);
+        operator.say(&asked, yes).await;
+    };
+    let (outcome, ()) = tokio::join!(host.invoker.invoke(call), answering);
+    assert_eq!(text(outcome), "paid");
+}
+
+#[tokio::test]
+async fn a_rule_that_asks_once_per_tool_asks_each_owner_agent_and_definition_once() {
+    for place in Place::all().await {
+        let operator = place.operator();
+        let host = once_host(place.store(), "Pays.");
+        let a = || call_for("one", "alice", json!({"to": "a"}));
+        assert!(!runs(&host, &operator, a()).await);
+        assert!(!runs(&host, &operator, a()).await, "a no is not remembered");
+        approve_plainly(&host, &operator, a()).await;
+        host.approvals.close().await;
+
+        // Another process at the same store, hours later.
+        let host = once_host(place.store(), "Pays.");
+        pass_time(&place).await;
+        assert!(runs(&host, &operator, a()).await);
+        assert!(runs(&host, &operator, call_for("one", "alice", json!({"to": "b"}))).await);
+        assert!(!runs(&host, &operator, call_for("one", "bob", json!({"to": "a"}))).await);
+        assert!(!runs(&host, &operator, call_for("two", "alice", json!({"to": "a"}))).await);
+
+        let changed = once_host(place.store(), "Pays more.");
+        assert!(!runs(&changed, &operator, a()).await, "it is another tool");
+        let remembered = operator.store.remembered().await.unwrap();
+        assert_eq!(remembered.len(), 1);
+        operator.store.revoke(&remembered[0].id).await.unwrap();
+        assert!(!runs(&host, &operator, a()).await, "it was taken back");
+        host.approvals.close().await;
+        changed.approvals.close().await;
+    }
+}
+
+/// A turn may make several calls of one tool at the same time.
+#[tokio::test]
+async fn one_yes_for_a_tool_answers_all_calls_that_wait_for_it() {
+    for place in Place::all().await {
+        let operator = place.operator();
+        let host = once_host(place.store(), "Pays.");
+        let call =
+            |name: &str, to: &str| host.invoker.invoke(call_for("one", name, json!({"to": to})));
+
+        let answering = async {
+            let pending = operator.pending(3).await;
+            let own = |asked: &&toolbus_approvals::Approval| asked.requester().name == "alice";
+            let asked = pending.iter().find(own).unwrap();
+            operator.say(asked, Approve::yes(&asked.binding, None, None, HOUR)).await;
+            // The call of somebody else waits on.
+            let left = operator.asked().await;
+            assert_eq!(left.requester().name, "bob");
+            operator.say(&left, Approve::No).await;
+        };
+        let (a, b, other, ()) =
+            tokio::join!(call("alice", "a"), call("alice", "b"), call("bob", "a"), answering);
+        assert_eq!((&*text(a), &*text(b)), ("paid", "paid"));
+        denied(other);
+        host.approvals.close().await;
+    }
+}
+
+/// A call that nobody can be asked about is told the setting that would allow its tool.
+#[tokio::test]
+async fn a_call_that_nobody_is_asked_about_is_told_the_setting() {
+    let place = Place::sqlite();
+    let policy = |_: &PolicyRequest<'_>| {
+        let demand = ApprovalDemand::new("careful.others", "it may change something");
+        Decision::Ask(demand.once_per_tool().of_preset(Some("careful")))
+    };
+    let host = Host::with_policy(place.store(), Default::default(), policy);
+    let told = denied(host.invoker.invoke(call_for("one", "alice", json!({"to": "a"}))).await);
+    for part in [
+        "there is nobody to ask",
+        "policy.preset = \"careful\" and policy.rules = [{ name = \"allow\", effect = \"allow\", \
+         tools = [\"test/pay\"] }]",
+        "policy.preset = \"open\"",
+        "approvals.wait_for_operator",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    host.approvals.close().await;
 }

@@ -136,7 +136,7 @@ pub(crate) fn policy(request: &PolicyRequest<'_>) -> Decision {
     if request.subject.id.as_str().contains("free") {
         return Decision::Allow;
     }
-    Decision::Ask(ApprovalDemand { rule: "payments".into(), reason: "money moves".into() })
+    Decision::Ask(ApprovalDemand::new("payments", "money moves"))
 }
 
 impl Host {

@@ -1,12 +1,17 @@
 //! What is kept of a call, and for how long.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use toolbus_audit::{AuditConfig, AuditRow, MIGRATIONS, Query};
-use toolbus_store::{LazyStore, sqlx};
+use toolbus_store::{LazyStore, Migrations, sqlx};
 use toolbus_testkit::state::StatePlace;
+use toolbus_tools::id::CallId;
 use toolbus_tools::observe::{ArgumentsDigest, CallStatus};
+use toolbus_tools::scope::Proof;
+use toolbus_tools::{Door, Principal, Scope};
+use toolbus_wire::name::AgentName;
 
 use crate::support::{Host, log};
 
@@ -52,6 +57,69 @@ async fn every_call_leaves_one_row_with_who_what_and_how() {
         let denied = log.list(&denied, 100).await.unwrap();
         assert_eq!(denied.iter().map(of).collect::<Vec<_>>(), [expected[1]]);
         assert_eq!(log.list(&Query::default(), 2).await.unwrap().len(), 2);
+    }
+}
+
+/// A row names all doors in their order, and the key that called: a later key of its name is
+/// another owner.
+#[tokio::test]
+async fn a_row_names_every_door_and_the_owner() {
+    let of_key = |id: &str| {
+        let proof = Proof::Token { issuer: "toolbus-keys".into(), id: Some(id.into()) };
+        let ci = Principal { name: "ci".into(), proof };
+        let scope = Scope::new(Door::Http, ci, AgentName::standard());
+        let turn = scope.child(Door::Turn, &CallId::random()).unwrap();
+        Arc::new(turn.child(Door::Chain, &CallId::random()).unwrap())
+    };
+    for place in StatePlace::all().await {
+        let host = Host::new(&place.location, AuditConfig::default());
+        for key in ["key_1", "key_2"] {
+            assert!(host.call_in(&of_key(key), "work", json!({"key": key})).await.is_ok());
+        }
+        host.close().await;
+
+        let rows = log(&place.location).list(&Query::default(), 100).await.unwrap();
+        let mut owners = Vec::new();
+        for row in rows {
+            assert_eq!((&*row.door, &*row.principal), ("chain", "token:toolbus-keys/ci"));
+            let json = serde_json::to_value(&row).unwrap();
+            assert_eq!(json["lineage"]["doors"], json!(["http", "turn", "chain"]));
+            assert_eq!(json["lineage"]["depth"], 2);
+            owners.push(row.lineage.unwrap().owner);
+        }
+        owners.sort();
+        let expected = ["key_1", "key_2"].map(|id| format!("token:toolbus-keys/ci#{id}"));
+        assert_eq!(owners, expected, "{}", place.location);
+    }
+}
+
+/// A program from before the column writes rows into the same log.
+#[tokio::test]
+async fn rows_of_older_programs_have_no_lineage() {
+    for place in StatePlace::all().await {
+        let host = Host::new(&place.location, AuditConfig::default());
+        host.work(1).await;
+        host.close().await;
+
+        let older = Migrations { additions: &[], ..MIGRATIONS };
+        let store = LazyStore::new(place.location.parse().unwrap(), &[older]);
+        let written = store.open().await.unwrap().write(|transaction| {
+            Box::pin(async move {
+                let insert = "INSERT INTO audit_calls (began_ms, took_us, call_id, run, agent,
+                                  door, principal, tool, status, execution)
+                              VALUES (1, 1, 'old', 'run', 'RockBot', 'bus', 'claimed:alice',
+                                  'work', 'ok', 'started')";
+                sqlx::query(insert).execute(transaction.connection()).await?;
+                Ok(())
+            })
+        });
+        written.await.unwrap();
+        store.close().await;
+
+        let rows = log(&place.location).list(&Query::default(), 100).await.unwrap();
+        let known: Vec<_> =
+            rows.iter().map(|row| (row.call_id == "old", row.lineage.is_some())).collect();
+        assert_eq!(known, [(false, true), (true, false)], "{rows:?}");
     }
 }
 

@@ -44,7 +44,16 @@ impl Host {
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: serde_json::Value) -> Outcome {
-        let call = Call::by_name(&self.scope, tool, arguments).expect("a name");
+        self.call_in(&self.scope, tool, arguments).await
+    }
+
+    pub(crate) async fn call_in(
+        &self,
+        scope: &Arc<Scope>,
+        tool: &str,
+        arguments: serde_json::Value,
+    ) -> Outcome {
+        let call = Call::by_name(scope, tool, arguments).expect("a name");
         self.invoker.invoke(call).await
     }
 

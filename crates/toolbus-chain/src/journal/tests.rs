@@ -10,7 +10,7 @@ use crate::MIGRATIONS;
 
 const TOOL: &str = "send";
 /// The tables that there were before lineages were kept.
-const OF_BEFORE: Migrations = Migrations { steps: MIGRATIONS.steps.split_at(1).0, ..MIGRATIONS };
+const OF_BEFORE: Migrations = Migrations { additions: &[], ..MIGRATIONS };
 
 fn store_in(folder: &TempDir, migrations: Migrations) -> LazyStore {
     LazyStore::new(Location::Sqlite(folder.path().join("state.db")), &[migrations])

@@ -4,7 +4,7 @@ use super::*;
 
 fn key(cache: &AnswerCache, query: &str) -> CacheKey {
     CacheKey {
-        principal: Some("local:ann".into()),
+        owner: Some("local:ann".into()),
         permissions: cache.fingerprint(&[true, false]),
         query: query.to_owned(),
         server: None,
@@ -51,7 +51,7 @@ fn rule_3c_7_an_answer_depends_on_all_of_its_key() {
 
     let more = cache.fingerprint(&[true, true]);
     let others = [
-        CacheKey { principal: None, ..known.clone() },
+        CacheKey { owner: None, ..known.clone() },
         CacheKey { permissions: more, ..known.clone() },
         CacheKey { query: "r".to_owned(), ..known.clone() },
         CacheKey { server: Some("a".to_owned()), ..known.clone() },

@@ -9,12 +9,12 @@ fn id(text: &str) -> ToolId {
     ToolId::parse(text).expect("an id")
 }
 
-fn ended(tool: &str, principal: Option<&str>, verdict: Verdict) -> Ended {
+fn ended(tool: &str, owner: Option<&str>, verdict: Verdict) -> Ended {
     Ended {
         tool: id(tool),
         verdict,
         ran: Duration::from_millis(20),
-        principal: principal.map(Into::into),
+        owner: owner.map(Into::into),
         session: None,
         is_self_promotion: false,
         at_ms: NOW_MS,
@@ -29,7 +29,7 @@ fn learned() -> Learned {
 fn cx_m6_the_history_of_one_principal_is_nobody_elses() {
     let mut learned = learned();
     learned.learn(&ended("a/x", Some("local:ann"), Verdict::Success));
-    let of = |principal: &str| learned.history(&principal.into(), &id("a/x"), NOW_MS);
+    let of = |owner: &str| learned.history(&owner.into(), &id("a/x"), NOW_MS);
     assert_eq!(of("local:ann").successes, 1);
     assert_eq!(of("local:bob"), UserHistory::default());
     assert_eq!(learned.previous_server(&"local:ann".into(), None), Some("a"));

@@ -7,8 +7,10 @@ use toolbus_discovery::{DiscoveryConfig, DiscoveryLimits, MIGRATIONS};
 use toolbus_store::LazyStore;
 use toolbus_testkit::state::StatePlace;
 use toolbus_testkit::{eventually, quiet_for};
+use toolbus_tools::Scope;
+use toolbus_wire::name::AgentName;
 
-use crate::support::{WAIT_TIMEOUT, World, user};
+use crate::support::{WAIT_TIMEOUT, World, user, user_with_id};
 
 const TOOLS: [(&str, &str); 2] = [("x", "weather one"), ("y", "weather two")];
 
@@ -50,7 +52,11 @@ impl Process {
     }
 
     async fn user_history(&self, name: &str, tool: &str) -> f64 {
-        let found = self.world.find(&user(name), "weather").await;
+        self.history_of(&user(name), tool).await
+    }
+
+    async fn history_of(&self, scope: &Scope, tool: &str) -> f64 {
+        let found = self.world.find(scope, "weather").await;
         let found = found.tools.iter().find(|found| found.entry.tool.name == tool);
         found.expect("it is found").factors.expect("factors").user_history
     }
@@ -83,6 +89,33 @@ async fn what_was_learned_outlives_the_process() {
         let executions = process.world.discovery.executions(100).await.expect("a store");
         assert_eq!(executions.len(), 5, "{}", place.location);
         assert!(!process.world.discovery.queries(100).await.expect("a store").is_empty());
+        process.close().await;
+    }
+}
+
+/// A key that is revoked and issued again under its name is another owner, in the process that has
+/// learned and in the next. Whoever has no id has what its name had before there were ids.
+#[tokio::test]
+async fn who_gets_a_name_again_has_no_history_of_the_one_before() {
+    for place in StatePlace::all().await {
+        let (old, new) = (user_with_id("ci", Some("1")), user_with_id("ci", Some("2")));
+        let local = Scope::local(AgentName::standard());
+        let process = Process::new(&place).await;
+        for scope in [&old, &local, &user("ann")] {
+            process.world.use_times(scope, "sky__x", 2).await;
+        }
+        assert!(process.history_of(&old, "sky__x").await > 0.9);
+        assert_eq!(process.history_of(&new, "sky__x").await, 0.0);
+        process.close().await;
+
+        let process = Process::new(&place).await;
+        process.until_runs("x", (6, 0)).await;
+        for scope in [&old, &local, &user("ann")] {
+            assert!(process.history_of(scope, "sky__x").await > 0.9, "{:?}", scope.principal);
+        }
+        for scope in [&new, &user("ci"), &user_with_id("ann", Some("3"))] {
+            assert_eq!(process.history_of(scope, "sky__x").await, 0.0, "{:?}", scope.principal);
+        }
         process.close().await;
     }
 }

@@ -62,7 +62,7 @@ impl World {
                 return Decision::Deny("on request".into());
             }
             match has(&ask) {
-                true => Decision::Ask(ApprovalDemand { rule: "r".into(), reason: "r".into() }),
+                true => Decision::Ask(ApprovalDemand::new("r", "r")),
                 false => Decision::Allow,
             }
         });
@@ -170,7 +170,12 @@ pub(crate) async fn work(call: Invocation) -> Outcome {
 
 /// Somebody who is proven to be this.
 pub(crate) fn user(name: &str) -> Arc<Scope> {
-    let proof = Proof::Token { issuer: "here".into(), id: None };
+    user_with_id(name, None)
+}
+
+/// The holder of the key of this name that has this id.
+pub(crate) fn user_with_id(name: &str, id: Option<&str>) -> Arc<Scope> {
+    let proof = Proof::Token { issuer: "here".into(), id: id.map(Into::into) };
     let principal = Principal { name: name.into(), proof };
     Arc::new(Scope::new(Door::Http, principal, AgentName::standard()))
 }

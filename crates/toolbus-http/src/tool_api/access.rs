@@ -1,8 +1,6 @@
 //! Who a request is from, and what they may: keys of the store, tokens of the settings, or nobody
 //! in particular where the operator wants that.
 
-use std::sync::Arc;
-
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
@@ -10,14 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolbus_tools::Principal;
-use toolbus_tools::scope::Proof;
 use toolbus_tools::visitors::VisitorError;
 use utoipa::ToSchema;
 
 use super::Shared;
 use super::answer::now_ms;
 use super::api_error::{ApiError, ApiErrorCode};
-use super::keys::{self, KEY_ISSUER};
+use super::keys;
 use super::plans::{self, Plan, Standing};
 
 /// The client that nobody has proven to be.
@@ -148,9 +145,7 @@ async fn identify(shared: &Shared, request: &Parts) -> Result<Caller, ApiError> 
     }
     let key = shared.keys.find(token).await?;
     let key = key.ok_or_else(|| invalid("the key is not known, was revoked or has expired"))?;
-    let proof = Proof::Token { issuer: KEY_ISSUER.into(), id: Some(key.id.into()) };
-    let principal = Principal { name: Arc::from(key.name.as_str()), proof };
-    Ok(Caller { principal, role: key.role, plan: plan_of(&key.plan) })
+    Ok(Caller { principal: key.principal(), role: key.role, plan: plan_of(&key.plan) })
 }
 
 /// The token of a request. `None`: it has none.

@@ -15,14 +15,13 @@ use toolbus_bus::Progress;
 use toolbus_policy::parse_owner;
 use toolbus_store::until_changed;
 use toolbus_tools::Principal;
-use toolbus_tools::scope::Proof;
 use toolbus_tools::visitors::Visitors;
 
 use super::Shared;
 use super::api_error::{ApiError, ApiErrorCode};
 use super::execution::Execution;
 use super::jobs::{CHANGES, Job, JobEnd, JobRows, JobStatus, PROCESS_ENDED};
-use super::keys::KEY_ISSUER;
+use super::keys::KeyOwner;
 use super::webhook_runner;
 use super::webhooks::Webhooks;
 
@@ -269,8 +268,8 @@ async fn run_to_end(shared: &Shared, job: &Job, live: watch::Sender<JobProgress>
 async fn owner_of(shared: &Shared, job: &Job) -> Result<Principal, ApiError> {
     let principal = parse_owner(&job.owner)
         .map_err(|_| ApiError::new(ApiErrorCode::InternalError, "the owner cannot be read"))?;
-    let what = match key_of(&principal) {
-        Some(id) if !shared.keys.is_active(id).await? => {
+    let what = match KeyOwner::of(&principal) {
+        Some(key) if shared.keys.active_id(key).await?.is_none() => {
             "the key of its owner was revoked or has expired"
         }
         None if Visitors::is_client(&principal) && !shared.visitors.has_client(&principal) => {
@@ -279,15 +278,6 @@ async fn owner_of(shared: &Shared, job: &Job) -> Result<Principal, ApiError> {
         _ => return Ok(principal),
     };
     Err(ApiError::new(ApiErrorCode::Forbidden, what))
-}
-
-/// The id of the key that a principal was let in by. `None`: it was none.
-pub(super) fn key_of(principal: &Principal) -> Option<&str> {
-    match &principal.proof {
-        // One without an id was kept before keys had theirs in it, and is no key's any more.
-        Proof::Token { issuer, id } if **issuer == *KEY_ISSUER => Some(id.as_deref().unwrap_or("")),
-        _ => None,
-    }
 }
 
 fn end_of_error(error: &ApiError) -> JobEnd {

@@ -15,6 +15,8 @@ use subtle::ConstantTimeEq as _;
 use toolbus_store::sqlx::any::AnyRow;
 use toolbus_store::sqlx::{self, AssertSqlSafe, Row as _};
 use toolbus_store::{Error, LazyStore, Transaction};
+use toolbus_tools::Principal;
+use toolbus_tools::scope::Proof;
 use toolbus_vault::{CredentialPlace, LazyVault, VaultError};
 use toolbus_wire::envelope::new_id;
 use zeroize::Zeroizing;
@@ -41,7 +43,7 @@ const SWEPT_MAX: i64 = 100;
 /// How much of a digest a key is found by, in bytes of text.
 const LOOKUP_BYTES: usize = 16;
 const COLUMNS: &str =
-    "id, name, kind, shown, role, plan, digest, created_ms, expires_ms, revoked_ms";
+    "id, name, kind, shown, role, plan, digest, owns_by_name, created_ms, expires_ms, revoked_ms";
 
 /// What a key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +64,20 @@ pub(crate) struct Key {
     pub(crate) role: Role,
     pub(crate) plan: String,
     digest: String,
+    /// It was given out before owners had ids in them.
+    owns_by_name: bool,
     pub(crate) created_ms: i64,
     pub(crate) expires_ms: Option<i64>,
     pub(crate) revoked_ms: Option<i64>,
+}
+
+/// The key of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyOwner<'a> {
+    /// The key of this id.
+    Id(&'a str),
+    /// The key of this name, if it is one that owns by its name.
+    Name(&'a str),
 }
 
 /// A key that is to be given out.
@@ -168,14 +181,35 @@ impl Key {
             role: Role::parse(&role).unwrap_or(Role::Reader),
             plan: row.try_get("plan")?,
             digest: row.try_get("digest")?,
+            owns_by_name: row.try_get::<i64, _>("owns_by_name")? != 0,
             created_ms: row.try_get("created_ms")?,
             expires_ms: row.try_get("expires_ms")?,
             revoked_ms: row.try_get("revoked_ms")?,
         })
     }
 
+    /// The principal that the key lets in.
+    pub(crate) fn principal(&self) -> Principal {
+        let id = (!self.owns_by_name).then(|| self.id.as_str().into());
+        let proof = Proof::Token { issuer: KEY_ISSUER.into(), id };
+        Principal { name: self.name.as_str().into(), proof }
+    }
+
     fn is_of(&self, digest: &str) -> bool {
         self.digest.as_bytes().ct_eq(digest.as_bytes()).into()
+    }
+}
+
+impl<'a> KeyOwner<'a> {
+    /// The key that a principal was let in by. `None`: it was none.
+    pub(crate) fn of(principal: &'a Principal) -> Option<Self> {
+        match &principal.proof {
+            Proof::Token { issuer, id } if **issuer == *KEY_ISSUER => Some(match id {
+                Some(id) => Self::Id(id),
+                None => Self::Name(&principal.name),
+            }),
+            _ => None,
+        }
     }
 }
 
@@ -281,28 +315,43 @@ impl Keys {
             .await
     }
 
-    /// Returns true if the key of this id may be used.
-    pub(crate) async fn is_active(&self, id: &str) -> Result<bool, Error> {
+    /// Returns the principal of the key that has this name, while the key may be used.
+    pub(crate) async fn principal_of(&self, name: &str) -> Result<Option<Principal>, Error> {
         let store = self.store.open().await?;
         let now = store.location().now_ms_sql();
         let text = format!(
-            "SELECT COUNT(*) FROM http_keys WHERE id = $1 AND revoked_ms IS NULL
+            "SELECT {COLUMNS} FROM http_keys WHERE name = $1 AND revoked_ms IS NULL
              AND (expires_ms IS NULL OR expires_ms > {now})"
         );
-        let count = sqlx::query_scalar(AssertSqlSafe(text)).bind(id);
-        let count: i64 = count.fetch_one(store.readers()).await?;
-        Ok(count > 0)
+        let row = sqlx::query(AssertSqlSafe(text)).bind(name);
+        let row = row.fetch_optional(store.readers()).await?;
+        Ok(row.as_ref().map(Key::read).transpose()?.map(|key| key.principal()))
     }
 
-    /// The secret that signs the webhooks of the key of this id, while the key may be used.
+    /// Returns the id of an owner's key, while the key may be used.
+    pub(crate) async fn active_id(&self, owner: KeyOwner<'_>) -> Result<Option<String>, Error> {
+        let store = self.store.open().await?;
+        let now = store.location().now_ms_sql();
+        let (condition, value) = match owner {
+            KeyOwner::Id(id) => ("id = $1", id),
+            KeyOwner::Name(name) => ("name = $1 AND owns_by_name = 1", name),
+        };
+        let text = format!(
+            "SELECT id FROM http_keys WHERE {condition} AND revoked_ms IS NULL
+             AND (expires_ms IS NULL OR expires_ms > {now})"
+        );
+        let id = sqlx::query_scalar(AssertSqlSafe(text)).bind(value);
+        Ok(id.fetch_optional(store.readers()).await?)
+    }
+
+    /// The secret that signs the webhooks of an owner's key, while the key may be used.
     pub(crate) async fn webhook_secret(
         &self,
-        id: &str,
+        owner: KeyOwner<'_>,
     ) -> Result<Option<Zeroizing<String>>, SecretError> {
-        match &self.vault {
-            Some(vault) if self.is_active(id).await? => Ok(vault.find(&secret_place(id)).await?),
-            _ => Ok(None),
-        }
+        let Some(vault) = &self.vault else { return Ok(None) };
+        let Some(id) = self.active_id(owner).await? else { return Ok(None) };
+        Ok(vault.find(&secret_place(&id)).await?)
     }
 
     /// Removes the secrets of keys that are of no more use. Those that are left are removed the
@@ -376,14 +425,15 @@ async fn insert(
         role: new.role,
         plan: new.plan,
         digest,
+        owns_by_name: false,
         created_ms: now,
         expires_ms: new.lifetime_ms.map(|lifetime| now.saturating_add(lifetime)),
         revoked_ms: None,
     };
     let inserted = sqlx::query(
         "INSERT INTO http_keys (id, name, kind, shown, role, plan, lookup, digest, has_secret,
-             created_ms, expires_ms)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+             owns_by_name, created_ms, expires_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
          ON CONFLICT DO NOTHING",
     )
     .bind(&*key.id)
@@ -395,6 +445,7 @@ async fn insert(
     .bind(&key.digest[..LOOKUP_BYTES])
     .bind(&*key.digest)
     .bind(i64::from(has_secret))
+    .bind(i64::from(key.owns_by_name))
     .bind(key.created_ms)
     .bind(key.expires_ms)
     .execute(transaction.connection())

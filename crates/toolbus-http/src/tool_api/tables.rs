@@ -3,8 +3,11 @@
 use toolbus_store::{Migration, Migrations};
 
 /// What a store needs that keeps the keys, counts and jobs of clients.
-pub const MIGRATIONS: Migrations =
-    Migrations { owner: "http", steps: &[KEYS_COUNTS_AND_JOBS, DURABLE_WEBHOOKS, CLIENTS] };
+pub const MIGRATIONS: Migrations = Migrations {
+    owner: "http",
+    steps: &[KEYS_COUNTS_AND_JOBS, DURABLE_WEBHOOKS],
+    additions: &[OWNERS],
+};
 
 const KEYS_COUNTS_AND_JOBS: Migration = Migration {
     version: 1,
@@ -54,18 +57,22 @@ const KEYS_COUNTS_AND_JOBS: Migration = Migration {
               CREATE INDEX http_jobs_ended ON http_jobs (agent, ended_ms)",
 };
 
-/// Clients that settings name. A name is that of one client at a time.
-const CLIENTS: Migration = Migration {
+/// Clients that settings name, and what keys and clients own: what goes by their name, or by their
+/// id. A name is that of one client at a time. A key that was given out before this step owns by
+/// its name, and so does the first client of each name, as there were no ids before.
+const OWNERS: Migration = Migration {
     version: 3,
     sql: "CREATE TABLE http_clients (
                   id TEXT PRIMARY KEY,
                   agent TEXT NOT NULL,
                   name TEXT NOT NULL,
+                  owns_by_name BIGINT NOT NULL,
                   created_ms BIGINT NOT NULL,
                   removed_ms BIGINT
               );
               CREATE UNIQUE INDEX http_clients_name ON http_clients (agent, name)
-                  WHERE removed_ms IS NULL",
+                  WHERE removed_ms IS NULL;
+              ALTER TABLE http_keys ADD COLUMN owns_by_name BIGINT NOT NULL DEFAULT 1",
 };
 
 /// A webhook is due from the end of its job on; whoever takes it makes it due later. Secrets that

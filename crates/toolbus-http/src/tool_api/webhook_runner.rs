@@ -11,8 +11,9 @@ use url::Url;
 
 use super::Shared;
 use super::answer::now_ms;
-use super::job_runner::{LOOK_INTERVAL, key_of};
+use super::job_runner::LOOK_INTERVAL;
 use super::jobs::Job;
+use super::keys::KeyOwner;
 use super::routes::jobs::JobData;
 use super::webhooks::{Attempt, Delivery, Webhooks};
 
@@ -75,7 +76,7 @@ async fn try_once(shared: &Shared, webhooks: &Webhooks, job: &Job) -> Attempt {
     };
     debug_assert_eq!(owner_text(&owner), job.owner, "an owner is kept as it is read");
 
-    let Some(key) = key_of(&owner) else { return Attempt::Refused };
+    let Some(key) = KeyOwner::of(&owner) else { return Attempt::Refused };
     let secret = match shared.keys.webhook_secret(key).await {
         Ok(Some(secret)) => secret,
         // The key was revoked or has expired.

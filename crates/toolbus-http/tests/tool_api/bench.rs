@@ -23,7 +23,7 @@ use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::id::ToolId;
 use toolbus_tools::registry::{Offer, Provider, ToolState};
 use toolbus_tools::{Invoker, Registry, Tool, View};
-use toolbus_vault::{KeySource, LazyVault, VaultKey};
+use toolbus_vault::{KeySource, LazyVault, VaultGate, VaultKey};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::name::AgentName;
@@ -39,6 +39,7 @@ pub(crate) struct Bench {
     pub(crate) api: ToolApi,
     pub(crate) router: Router,
     pub(crate) store: LazyStore,
+    pub(crate) vault: Option<LazyVault>,
     /// How often credentials were asked for.
     pub(crate) secrets: Arc<AtomicUsize>,
     /// Calls of `sleep` that were cancelled.
@@ -72,18 +73,25 @@ impl Answer {
     }
 }
 
-struct SecretSpy(Arc<AtomicUsize>);
+/// Counts how often credentials are asked for, and finds those of [`OPENS`].
+struct SecretSpy(Arc<AtomicUsize>, Option<VaultGate>);
 
 impl Gate for SecretSpy {
     fn name(&self) -> &'static str {
         "credentials"
     }
 
-    fn check<'a>(&'a self, _: &'a mut Passage) -> Verdict<'a> {
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Verdict::Now(Ok(()))
+        match &self.1 {
+            Some(vault) if passage.subject.id.as_str() == OPENS => vault.check(passage),
+            _ => Verdict::Now(Ok(())),
+        }
     }
 }
+
+/// The tool that says whether its call has the credential `TOKEN`.
+pub(crate) const OPENS: &str = "test/opens";
 
 /// Counts calls that are given up.
 struct CountAtDrop(Arc<AtomicUsize>);
@@ -190,7 +198,7 @@ impl Bench {
         let invoker = Invoker::builder(Arc::clone(&registry))
             .policy(policy.clone())
             .gate(policy.rate_limit())
-            .credentials(SecretSpy(Arc::clone(&secrets)))
+            .credentials(SecretSpy(Arc::clone(&secrets), vault.clone().map(VaultGate)))
             .build();
         let discovery = Discovery::start(DiscoveryDeps {
             registry,
@@ -210,13 +218,13 @@ impl Bench {
             store: store.clone(),
             view: View::all(),
             webhooks,
-            vault,
+            vault: vault.clone(),
         };
         let api = ToolApi::start(settings, config, deps);
         // As the server of an agent says it.
         let here = SocketAddr::from(([127, 0, 0, 1], 40_000));
         let router = api.router().layer(Extension(here));
-        Self { router, api, store, secrets, cancelled, gate, _providers: providers }
+        Self { router, api, store, vault, secrets, cancelled, gate, _providers: providers }
     }
 
     pub(crate) fn secrets_read(&self) -> usize {
@@ -274,6 +282,11 @@ fn register(registry: &Registry, cancelled: &Arc<AtomicUsize>, gate: &Arc<Semaph
         tool.tags = vec!["messaging".to_owned(), "loud".to_owned()];
         registry.register(tool, echo).unwrap();
     }
+    let opens = |call: Invocation| {
+        let opens = call.credentials.get("TOKEN").is_some();
+        std::future::ready(Ok(Output::text(if opens { "open" } else { "closed" })))
+    };
+    registry.register(Tool::new("opens", "Opens.", "test"), opens).unwrap();
     let fail = |_: Invocation| std::future::ready(Ok(Output::error("it broke")));
     registry.register(Tool::new("fail", "Fails.", "test"), fail).unwrap();
     let busy = |_: Invocation| {

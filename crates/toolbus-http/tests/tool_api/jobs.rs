@@ -1,5 +1,6 @@
 //! Jobs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -198,6 +199,54 @@ async fn who_gets_a_name_again_owns_nothing_of_the_one_before() {
     }
 }
 
+/// A key that was given out before owners had ids has the jobs that its name owned. The next key of
+/// the name has none of them.
+#[tokio::test]
+async fn a_key_of_before_owns_by_its_name_until_it_is_revoked() {
+    for place in StatePlace::all().await {
+        let bench = Bench::with(&place, one_at_a_time(), None);
+        let first = bench.key(json!({"name": "ci"})).await;
+        let (key, id) = (first["key"].as_str().unwrap(), first["id"].as_str().unwrap());
+        let store = bench.store.open().await.unwrap();
+        let as_before = store.write(|transaction| {
+            Box::pin(async move {
+                let text = "UPDATE http_keys SET owns_by_name = 1";
+                sqlx::query(text).execute(transaction.connection()).await?;
+                Ok(())
+            })
+        });
+        as_before.await.unwrap();
+
+        let submit = async || {
+            let body = json!({"tool_name": "echo", "params": {"text": "x"}});
+            let job = bench.post(key, "/v1/jobs", body).await.data();
+            format!("/v1/jobs/{}", job["job_id"].as_str().unwrap())
+        };
+        let states = async || -> Vec<String> {
+            let states = "SELECT state FROM http_jobs WHERE owner = 'token:toolbus-keys/ci'
+                          ORDER BY state";
+            sqlx::query_scalar(states).fetch_all(store.readers()).await.unwrap()
+        };
+        let done = submit().await;
+        until(async || states().await == ["completed"]).await;
+        assert_eq!(bench.get(key, &done).await.data()["status"], "completed");
+
+        let running = queue(&bench, json!({"tool_name": "wait"})).await;
+        until_is(&bench, &running, "running").await;
+        let queued = submit().await;
+        bench.delete(ADMIN, &format!("/v1/keys/{id}")).await.data();
+        let second = bench.key(json!({"name": "ci"})).await;
+        for path in [&done, &queued] {
+            let answer = bench.get(second["key"].as_str().unwrap(), path).await;
+            assert_eq!(answer.status, 404);
+        }
+
+        bench.gate.add_permits(1);
+        until(async || states().await == ["completed", "failed"]).await;
+        bench.api.drain(LIMIT).await;
+    }
+}
+
 /// Jobs of a client that settings name no more are not run.
 #[tokio::test]
 async fn a_job_of_a_removed_client_is_not_run() {
@@ -233,13 +282,19 @@ async fn ids_of_clients_are_never_given_again() {
             let agent = AgentName::standard();
             toolbus_http::tool_api::client_ids(&bench.store, &agent, names).await.unwrap()
         };
-        let first = ids(&["alice", "bob"]).await;
-        assert_eq!(ids(&["bob", "alice"]).await, first, "a restart changes nothing");
-        let without = ids(&["bob"]).await;
-        assert_eq!(without, [("bob".to_owned(), first["bob"].clone())].into());
-        let again = ids(&["alice", "bob"]).await;
-        assert_eq!(again["bob"], first["bob"]);
-        assert_ne!(again["alice"], first["alice"], "another alice");
+        // The first client of a name owns what the name owned before there were ids.
+        for names in [["alice", "bob"], ["bob", "alice"]] {
+            assert_eq!(ids(&names).await, BTreeMap::new());
+        }
+        assert_eq!(ids(&["bob"]).await, BTreeMap::new());
+        let second = ids(&["alice", "bob"]).await;
+        assert_eq!(second.keys().collect::<Vec<_>>(), ["alice"], "another alice, the same bob");
+        assert_eq!(ids(&["bob", "alice"]).await, second, "a restart changes nothing");
+
+        ids(&["bob"]).await;
+        let third = ids(&["alice", "bob"]).await;
+        assert_eq!(third.len(), 1);
+        assert_ne!(third["alice"], second["alice"], "another alice");
         bench.api.drain(LIMIT).await;
     }
 }

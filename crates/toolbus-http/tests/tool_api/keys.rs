@@ -1,10 +1,14 @@
 //! Keys and what they allow.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use toolbus_http::tool_api::{client_ids, current_owner};
+use toolbus_policy::{owner_text, parse_principal};
 use toolbus_store::sqlx::{self, Row as _};
 use toolbus_testkit::state::StatePlace;
+use toolbus_vault::CredentialPlace;
+use toolbus_wire::name::AgentName;
 
-use crate::bench::{ADMIN, Bench, CLIENT, until};
+use crate::bench::{ADMIN, Bench, CLIENT, LIMIT, until};
 
 #[tokio::test]
 async fn cx_v3_a_key_is_shown_once_and_kept_as_a_digest() {
@@ -31,6 +35,74 @@ async fn cx_v3_a_key_is_shown_once_and_kept_as_a_digest() {
             let digest: String = rows[0].try_get("digest").unwrap();
             assert!(digest.len() == 64 && !digest.contains(&key[9..]));
         }
+    }
+}
+
+/// A credential is for the key that it was set for: one that is issued later under the same name
+/// has neither that nor what older programs have set for the name.
+#[tokio::test]
+async fn a_key_has_no_credentials_of_the_one_before_that_had_its_name() {
+    for place in StatePlace::all().await {
+        let bench = Bench::new(&place);
+        let opens = async |key: &Value| -> Value {
+            let body = json!({"tool_name": "opens", "params": {}});
+            let key = key["key"].as_str().unwrap();
+            bench.post(key, "/v1/execute_tool", body).await.data()["result"].clone()
+        };
+        let owner = async || {
+            let named = parse_principal("token:toolbus-keys/ci").unwrap();
+            let owner = current_owner(&bench.store, &AgentName::standard(), named).await.unwrap();
+            owner.map(|owner| owner_text(&owner))
+        };
+        assert_eq!(owner().await, None, "no key has the name");
+        let first = bench.key(json!({"name": "ci"})).await;
+        let id = first["id"].as_str().unwrap();
+        assert_eq!(owner().await, Some(format!("token:toolbus-keys/ci#{id}")));
+
+        let token = CredentialPlace::new("test", "TOKEN");
+        let vault = bench.vault.as_ref().unwrap().open().await.unwrap();
+        vault.put(token.clone().for_user("token:toolbus-keys/ci"), "of before").await.unwrap();
+        vault.put(token.for_user(owner().await.unwrap()), "of the first").await.unwrap();
+        until(async || opens(&first).await == "open").await;
+
+        bench.delete(ADMIN, &format!("/v1/keys/{id}")).await.data();
+        assert_eq!(owner().await, None, "the key is revoked");
+        let second = bench.key(json!({"name": "ci"})).await;
+        assert_eq!(opens(&second).await, "closed", "{}", place.location);
+        let id = second["id"].as_str().unwrap();
+        assert_eq!(owner().await, Some(format!("token:toolbus-keys/ci#{id}")));
+        bench.api.drain(LIMIT).await;
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_the_settings_is_the_client_that_has_it_now() {
+    for place in StatePlace::all().await {
+        let bench = Bench::new(&place);
+        let agent = AgentName::standard();
+        let owner = async |named: &str| {
+            let named = parse_principal(named).unwrap();
+            let owner = current_owner(&bench.store, &agent, named).await.unwrap();
+            owner.map(|owner| owner_text(&owner))
+        };
+        let ids = async |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned());
+            client_ids(&bench.store, &agent, names.collect::<Vec<_>>()).await.unwrap()
+        };
+        // The first client of a name owns what the name owned before there were ids.
+        let alice = "token:http/alice";
+        assert_eq!(owner(alice).await.as_deref(), Some(alice));
+        ids(&["alice"]).await;
+        assert_eq!(owner(alice).await.as_deref(), Some(alice));
+
+        ids(&[]).await;
+        assert_eq!(owner(alice).await, None, "the client was removed");
+        let second = ids(&["alice"]).await;
+        assert_eq!(owner(alice).await, Some(format!("{alice}#{}", second["alice"])));
+        for other in ["local:local", "claimed:alice", "broker:alice", "token:idp/alice"] {
+            assert_eq!(owner(other).await.as_deref(), Some(other));
+        }
+        bench.api.drain(LIMIT).await;
     }
 }
 

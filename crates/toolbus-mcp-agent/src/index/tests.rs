@@ -75,6 +75,24 @@ fn servers_whose_tools_would_pass_for_others_are_not_known() {
     assert!(index.has_heard() && index.request_topic("management").is_none());
 }
 
+/// A rule for reads of resources must not cover a tool, and the other way around.
+#[test]
+fn tools_with_the_names_of_protocol_methods_are_not_known() {
+    let index = Index::default();
+    let mut listing = announcement(&["a", "b"], &[]);
+    let names = ["resources/read", "read", "Tools/List", "prompts/\u{1}get", "resources/x"];
+    listing.servers[0].tool_names = names.map(str::to_owned).to_vec();
+    listing.servers[0].tool_count = 5;
+    listing.servers[1].tool_names = vec!["read".to_owned()];
+    listing.servers[1].tool_count = 1;
+
+    index.apply(listing, |_| {});
+    let servers = index.servers();
+    assert_eq!(servers[0].tool_names, ["read", "resources/x"]);
+    assert_eq!(servers[1].tool_names, ["read"]);
+    assert_eq!([0, 1].map(|at: usize| servers[at].tool_count), [2, 1]);
+}
+
 /// A bridge decides how many names it announces as gone, and everybody waits meanwhile.
 #[test]
 fn removals_are_looked_up_once_for_all_servers() {

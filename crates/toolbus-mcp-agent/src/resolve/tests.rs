@@ -115,11 +115,36 @@ fn a_subject_has_what_its_bridge_announced() {
     let mut server = servers().remove(0);
     server.tool_fingerprints = Some([("List".to_owned(), "abc".to_owned())].into());
     server.read_only_tools = Some(vec!["List".to_owned()]);
+    server.operator_added = true;
     let subject = subject_of(Some(&server), "GitHub", "List");
     assert_eq!(subject.definition.unwrap().to_string(), "abc");
     assert_eq!((subject.annotations.read_only, subject.risk), (true, Risk::Low));
     let other = subject_of(Some(&server), "github", "delete_repo");
     assert_eq!((other.definition, other.risk), (None, Risk::High));
+}
+
+/// An agent could register a server that calls everything read-only.
+#[test]
+fn that_a_tool_is_read_only_counts_for_servers_of_the_operator_alone() {
+    let said = Some(vec!["List".to_owned()]);
+    let flags = |operator_added: bool, destructive_tools: Option<Vec<String>>| {
+        let server = McpServerSummary {
+            operator_added,
+            read_only_tools: said.clone(),
+            idempotent_tools: said.clone(),
+            destructive_tools,
+            ..servers().remove(0)
+        };
+        let Subject { annotations, risk, .. } = subject_of(Some(&server), "github", "List");
+        let Annotations { read_only, idempotent, destructive } = annotations;
+        (read_only, idempotent, destructive, risk)
+    };
+
+    assert_eq!(flags(true, None), (true, true, false, Risk::Low));
+    assert_eq!(flags(false, None), (false, true, false, Risk::High));
+    // A tool that says both is what its server is trusted with.
+    assert_eq!(flags(true, said.clone()), (true, true, false, Risk::Low));
+    assert_eq!(flags(false, said.clone()), (false, true, true, Risk::High));
 }
 
 /// A queued call waits for the server that it is really about.

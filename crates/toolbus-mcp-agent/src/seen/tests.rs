@@ -14,6 +14,7 @@ fn server() -> McpServerSummary {
         tool_fingerprints: Some([("delete_repo".to_owned(), "1".to_owned())].into()),
         read_only_tools: Some(vec!["delete_repo".to_owned()]),
         idempotent_tools: Some(vec!["delete_repo".to_owned()]),
+        destructive_tools: Some(vec!["delete_repo".to_owned()]),
         ..McpServerSummary::default()
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::trust::findings::Reader;
 
 fn tool(value: Value) -> RawJson {
     RawJson::of(&value)
@@ -33,6 +34,28 @@ fn names_that_cannot_be_used_are_passed_over() {
     assert_eq!((names, cut), (vec!["a".to_owned()], None));
     let (names, cut) = listed(&ToolFilter::default(), vec![named("a"), named("a")]);
     assert_eq!((names, cut), (vec!["a".to_owned()], Some("two tools of the same name")));
+}
+
+/// Rules for `mcp:files/resources/read` are for reads of resources, and cover no tool.
+#[test]
+fn names_of_protocol_methods_are_refused_with_a_reason() {
+    let filter = ToolFilter::default();
+    let mut listing = Listing::new(&filter);
+    let tools = ["resources/read", "read", "Tools/List", "resources/write", "prompts/get"];
+    listing.add_page(tools.map(named).to_vec());
+    assert_eq!(listing.cut, None);
+
+    let mut catalogue = listing.finish();
+    let names: Vec<_> = catalogue.tools().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["read", "resources/write"]);
+    let notices = catalogue.take_findings().notices(Reader::Operator);
+    let refused = |tool: &str| {
+        format!(
+            "tool '{tool}' is refused: its name is that of a protocol method, and rules cannot \
+             tell the two apart"
+        )
+    };
+    assert_eq!(notices, ["resources/read", "Tools/List", "prompts/get"].map(refused));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::auth::{self, Grant};
 use super::credential::{self, find_credentials};
 use super::members::{MemberFindings, Members};
-use super::sandbox::{self, SandboxPolicy};
+use super::sandbox::{self, Isolation};
 use super::template::{CredentialSlot, CredentialValues, HasGrant};
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
@@ -158,8 +158,8 @@ pub struct Launch {
     pub environment_file: Option<PathBuf>,
     /// The folder that it is started in, when not that of this process.
     pub folder: Option<PathBuf>,
-    /// What it may see, where it is to run in a sandbox.
-    pub sandbox: Option<SandboxPolicy>,
+    /// Its isolation from this machine.
+    pub sandbox: Isolation,
 }
 
 /// An HTTP address.
@@ -496,7 +496,8 @@ fn read_target(members: &mut Members<'_>) -> Option<Target> {
                 "goes with command, not with url",
             );
             refuse_if(members, folder.is_some(), "cwd", "goes with command, not with url");
-            refuse_if(members, sandbox.is_some(), "sandbox", "goes with command, not with url");
+            let is_isolated = !matches!(sandbox, Isolation::AsSet | Isolation::Off);
+            refuse_if(members, is_isolated, "sandbox", "goes with command, not with url");
             let url = parse_address(members, &url)?;
             let grant = auth.and_then(|auth| auth::read_auth(members, auth, &url, &mut headers));
             Some(Target::Endpoint(Endpoint { url, headers, grant, protocol }))

@@ -32,9 +32,10 @@ pub(super) struct Members<'a> {
     findings: MemberFindings,
 }
 
-/// A member that is a switch, or says more.
-pub(super) enum FlagOrMembers<'a> {
+/// A member that is a switch, or says more: by a word, or by members of its own.
+pub(super) enum Choice<'a> {
     Flag(bool),
+    Word(String),
     Members(Members<'a>),
 }
 
@@ -160,16 +161,18 @@ impl<'a> Members<'a> {
         value.as_bool()
     }
 
-    /// Takes `true`, `false`, or the members of an inner object, as [`Members::take_object`] does.
-    pub(super) fn take_flag_or_members(&mut self, member: &str) -> Option<FlagOrMembers<'a>> {
+    /// Takes `true`, `false`, a text, or the members of an inner object, as
+    /// [`Members::take_object`] does. Of anything else, `expected` says what it has to be.
+    pub(super) fn take_choice(&mut self, member: &str, expected: &str) -> Option<Choice<'a>> {
         match self.take_member(member)? {
-            Value::Bool(flag) => Some(FlagOrMembers::Flag(flag)),
+            Value::Bool(flag) => Some(Choice::Flag(flag)),
+            Value::String(word) => Some(Choice::Word(word)),
             Value::Object(members) => {
                 let inner = Members::new(self.server, members, self.variables);
-                Some(FlagOrMembers::Members(inner))
+                Some(Choice::Members(inner))
             }
             _ => {
-                self.add_mistake(member, "has to be true, false or an object");
+                self.add_mistake(member, expected);
                 None
             }
         }

@@ -2,13 +2,43 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::members::{FlagOrMembers, Members};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::members::{Choice, Members};
+
+/// The mistake of a member that is something else.
+const EXPECTED: &str = r#"has to be true, false, "shield", "off" or an object"#;
 const MEMBERS: &[&str] = &["mounts", "writableMounts", "network"];
 /// What a sandbox makes anew, and what must not be the host's.
 const KERNEL_FOLDERS: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// Most mounts of one sandbox.
 const MOUNTS_MAX: usize = 64;
+
+/// The isolation of servers that are programs, where their entries say nothing of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StdioIsolation {
+    /// Each runs behind a shield, where bubblewrap works.
+    #[default]
+    Shield,
+    /// They run as any program of this user.
+    Off,
+}
+
+/// The isolation of one server that is a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// As [`StdioIsolation`] says for all.
+    #[default]
+    AsSet,
+    /// It has this machine without the secrets of Toolbus and without other servers.
+    Shield,
+    /// It has what its entry names and nothing else.
+    Sandbox(SandboxPolicy),
+    /// It runs as any program of this user.
+    Off,
+}
 
 /// What a sandboxed server sees beside the system's programs and libraries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,14 +72,22 @@ impl SandboxPolicy {
 }
 
 /// Reads the member, with the folder that the server is started in.
-pub(super) fn read_sandbox(
-    members: &mut Members<'_>,
-    folder: Option<&Path>,
-) -> Option<SandboxPolicy> {
-    let policy = match members.take_flag_or_members("sandbox")? {
-        FlagOrMembers::Flag(false) => return None,
-        FlagOrMembers::Flag(true) => SandboxPolicy::default(),
-        FlagOrMembers::Members(mut inner) => {
+pub(super) fn read_sandbox(members: &mut Members<'_>, folder: Option<&Path>) -> Isolation {
+    let policy = match members.take_choice("sandbox", EXPECTED) {
+        None => return Isolation::AsSet,
+        Some(Choice::Flag(false)) => return Isolation::Off,
+        Some(Choice::Flag(true)) => SandboxPolicy::default(),
+        Some(Choice::Word(word)) => {
+            return match word.as_str() {
+                "off" => Isolation::Off,
+                "shield" => Isolation::Shield,
+                _ => {
+                    members.add_mistake("sandbox", EXPECTED);
+                    Isolation::AsSet
+                }
+            };
+        }
+        Some(Choice::Members(mut inner)) => {
             let policy = read_members(&mut inner);
             inner.refuse_unknown(MEMBERS);
             members.add_findings_of("sandbox", inner.finish());
@@ -60,7 +98,7 @@ pub(super) fn read_sandbox(
     if folder.is_some_and(|folder| !policy.shows(folder)) {
         members.add_mistake("cwd", "has to be one of sandbox.mounts, or below one");
     }
-    Some(policy)
+    Isolation::Sandbox(policy)
 }
 
 fn read_members(members: &mut Members<'_>) -> SandboxPolicy {

@@ -539,8 +539,14 @@ fn secrets_do_not_show() {
 #[test]
 fn a_sandbox_has_what_its_entry_names() {
     let with = |sandbox: serde_json::Value| json!({"command": "a", "sandbox": sandbox});
-    assert_eq!(launch(check(with(json!(false)), &[])).sandbox, None);
-    assert_eq!(launch(check(with(json!(true)), &[])).sandbox, Some(SandboxPolicy::default()));
+    let read = |entry| launch(check(entry, &[])).sandbox;
+    assert_eq!(read(json!({"command": "a"})), Isolation::AsSet);
+    assert_eq!(read(with(json!(null))), Isolation::AsSet);
+    assert_eq!(read(with(json!("shield"))), Isolation::Shield);
+    for off in [json!("off"), json!(false)] {
+        assert_eq!(read(with(off)), Isolation::Off);
+    }
+    assert_eq!(read(with(json!(true))), Isolation::Sandbox(SandboxPolicy::default()));
     // What is below a mount holds for itself, whichever list has it.
     let entry =
         with(json!({"mounts": ["${FOLDER}/x"], "writableMounts": ["/srv"], "network": true}));
@@ -549,7 +555,7 @@ fn a_sandbox_has_what_its_entry_names() {
         mounts: vec![mount("/srv", true), mount("/srv/data/x", false)],
         network: true,
     };
-    assert_eq!(launch(check(entry, &[])).sandbox, Some(expected));
+    assert_eq!(read(entry), Isolation::Sandbox(expected));
 }
 
 /// What is wrong with a sandbox is no reason to do without.
@@ -567,14 +573,19 @@ fn a_sandbox_with_a_mistake_starts_nothing() {
             r#"server "x": cwd: has to be one of sandbox.mounts, or below one"#,
         ],
     );
-    check(
-        json!({"command": "a", "sandbox": "yes"}),
-        &[r#"server "x": sandbox: has to be true, false or an object"#],
-    );
-    check(
-        json!({"url": "http://a/", "sandbox": true}),
-        &[r#"server "x": sandbox: goes with command, not with url"#],
-    );
+    for sandbox in [json!("yes"), json!("Off"), json!(""), json!(1), json!([])] {
+        check(
+            json!({"command": "a", "sandbox": sandbox}),
+            &[r#"server "x": sandbox: has to be true, false, "shield", "off" or an object"#],
+        );
+    }
+    for sandbox in [json!(true), json!("shield")] {
+        check(
+            json!({"url": "http://a/", "sandbox": sandbox}),
+            &[r#"server "x": sandbox: goes with command, not with url"#],
+        );
+    }
+    check(json!({"url": "http://a/", "sandbox": false}), &[]);
     check(
         json!({"command": "a", "sandbx": true}),
         &[r#"server "x": sandbx: unknown member, did you mean "sandbox"?"#],

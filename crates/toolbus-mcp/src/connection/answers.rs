@@ -6,6 +6,7 @@ use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ServiceError;
 use rmcp::transport::DynamicTransportError;
 use serde_json::Value;
+use toolbus_tools::hidden_text::{self, HiddenCounts};
 use toolbus_wire::message::mcp::McpServerError;
 
 use super::request_sender::RequestSender;
@@ -15,7 +16,6 @@ use crate::eraser::shorten_text;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc_text};
 use crate::transport::intercept::CallTag;
 use crate::transport::requested_pause::requested_pause;
-use crate::trust::hidden::{self, HiddenCounts};
 use crate::{http, transport};
 
 /// Longest data of a server's error that is passed on, in bytes of JSON.
@@ -152,7 +152,7 @@ impl<'a> AnswerReader<'a> {
         }
 
         let text = shorten_text(&error.message, ERROR_DATA_BYTES_MAX);
-        let text = hidden::clean_text(&text, &mut HiddenCounts::default()).into_owned();
+        let text = hidden_text::clean_text(&text, &mut HiddenCounts::default()).into_owned();
         let text = self.sender.eraser.erase(&text);
         let is_short = |data: &Value| data.to_string().len() <= ERROR_DATA_BYTES_MAX;
         Some(Box::new(McpServerError {

@@ -16,14 +16,15 @@ use super::client_handler::ClientRequestHandler;
 use super::lifecycle::add_child_exit;
 use super::start_watch::StartWatch;
 use super::{SandboxDemand, ServerAccess, SharedDeps};
-use crate::config::{Endpoint, Launch, Target, find_credentials};
+use crate::config::{Endpoint, Launch, StdioIsolation, Target, find_credentials};
 use crate::eraser::shorten_text;
 use crate::failure::Failure;
 use crate::lookup::URI_BYTES_MAX;
 use crate::transport::environment_file;
 use crate::transport::intercept::InterceptedTransport;
 use crate::transport::process::{ChildMonitor, ServerProcess, SpawnDeps};
-use crate::transport::sandbox::SandboxedLaunch;
+use crate::transport::sandbox::{SandboxedLaunch, Sandboxes, why_not_started};
+use crate::transport::shield::Shield;
 use crate::transport::stdio::StdioTransport;
 use crate::transport::streamable_http;
 
@@ -97,7 +98,7 @@ pub(super) async fn start_child(
     let server = handler.server.clone();
     let environment = child_environment(launch, access, deps).await?;
     let command = &launch.command;
-    let SandboxedLaunch { launch, environment } =
+    let SandboxedLaunch { launch, environment, is_behind_bubblewrap } =
         confine(launch, access, deps, &server, environment).await?;
     let spawn = SpawnDeps {
         server: &server,
@@ -105,6 +106,7 @@ pub(super) async fn start_child(
         eraser: access.eraser.clone(),
         tracker: &deps.tracker,
         supervisor: deps.supervisor.as_ref(),
+        is_behind_bubblewrap,
     };
     let (process, pipes) =
         ServerProcess::start(&launch, spawn).map_err(|error| Failure::start(command, &error))?;
@@ -119,14 +121,18 @@ pub(super) async fn start_child(
         Ok(session) => Ok((session, child)),
         Err(failure) => {
             let failure = add_child_exit(failure, &child).await;
-            let why = child.why_not_started();
+            let why = match is_behind_bubblewrap {
+                true => child.last_words().and_then(|words| why_not_started(command, &words)),
+                false => None,
+            };
+            let why = child.why_not_started().or(why);
             let not_started = why.map(|error| Failure::start(command, &error));
             Err(not_started.unwrap_or(failure))
         }
     }
 }
 
-/// The command as it is started: in a sandbox, where it is to be in one.
+/// The command as it is started: in a sandbox or behind a shield, where it is to be in one.
 async fn confine(
     launch: &Launch,
     access: &ServerAccess,
@@ -134,24 +140,35 @@ async fn confine(
     server: &str,
     environment: Vec<(OsString, OsString)>,
 ) -> Result<SandboxedLaunch, Failure> {
-    let (policy, home) = match &access.sandbox {
-        SandboxDemand::None => {
-            return Ok(SandboxedLaunch { launch: launch.clone(), environment });
-        }
-        SandboxDemand::Required(policy) => (policy.clone(), Some(server.to_owned())),
-        SandboxDemand::Preferred(policy) => (policy.clone(), None),
-    };
+    let mut demand = access.sandbox.clone();
+    let (launch, server) = (launch.clone(), server.to_owned());
+    let (sandboxes, shield) = (deps.sandboxes.clone(), deps.shield.clone());
 
-    let server = server.to_owned();
-    let launch = launch.clone();
-    let sandboxes = deps.sandboxes.clone();
     let making = tokio::task::spawn_blocking(move || {
-        if home.is_none() && !sandboxes.work() {
+        if let SandboxDemand::Preferred(_, otherwise) = &demand
+            && !Sandboxes::work()
+        {
             tracing::warn!(server, "starting what an agent registered without a sandbox");
-            return Ok(SandboxedLaunch { launch, environment });
+            demand = match otherwise {
+                StdioIsolation::Shield => SandboxDemand::Shield,
+                StdioIsolation::Off => SandboxDemand::None,
+            };
         }
-        let wrapped = sandboxes.wrap(&launch, &policy, home.as_deref(), environment);
-        wrapped.map_err(|error| Failure::new(format!("it can have no sandbox: {error}")))
+        if matches!(demand, SandboxDemand::Shield) && !Shield::works() {
+            demand = SandboxDemand::None;
+        }
+
+        let (wrapped, what) = match demand {
+            SandboxDemand::None => return Ok(SandboxedLaunch::bare(launch, environment)),
+            SandboxDemand::Shield => (shield.wrap(&launch, environment), "shield"),
+            SandboxDemand::Required(policy) => {
+                (sandboxes.wrap(&launch, &policy, Some(&server), environment), "sandbox")
+            }
+            SandboxDemand::Preferred(policy, _) => {
+                (sandboxes.wrap(&launch, &policy, None, environment), "sandbox")
+            }
+        };
+        wrapped.map_err(|error| Failure::new(format!("it can have no {what}: {error}")))
     });
     making.await.unwrap_or_else(|_| Err(Failure::new("it cannot be started")))
 }

@@ -4,7 +4,8 @@
 //! they arrive: the supervisor's own process group, and its own children, whose ids are theirs
 //! until they are reaped, which is done here alone. That is enough to reach every process: the
 //! supervisor is a subreaper, so an orphaned process becomes its child, whatever sessions and
-//! groups it made.
+//! groups it made. Where a server is in a process namespace, the first process of that has the
+//! orphans: its children are addressed by descriptors.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +13,8 @@ use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_current_process_group, kill_process, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_current_process_group,
+    kill_process, pidfd_open, pidfd_send_signal, wait,
 };
 
 /// The processes below a supervisor.
@@ -83,6 +85,26 @@ impl ProcessTree {
             if !is_of_the_group && self.terminated.insert(child) {
                 let _ = kill_process(child, Signal::TERM);
             }
+            if is_first_of_namespace(child) {
+                self.terminate_children_of(child, group);
+            }
+        }
+    }
+
+    /// Sends SIGTERM to those children of the first process of a namespace that are not of the
+    /// group and were not sent it yet. That process itself ends with the last of them, or killed.
+    fn terminate_children_of(&mut self, first: Pid, group: Pid) {
+        let path = format!("/proc/{}/task", first.as_raw_nonzero());
+        let list = || read_child_list(&path).unwrap_or_default();
+
+        for child in list() {
+            let Ok(descriptor) = pidfd_open(child, PidfdFlags::empty()) else { continue };
+            // Until there was the descriptor, the id could become another process's.
+            let is_it = list().contains(&child);
+            let is_of_the_group = rustix::process::getpgid(Some(child)) == Ok(group);
+            if is_it && !is_of_the_group && self.terminated.insert(child) {
+                let _ = pidfd_send_signal(&descriptor, Signal::TERM);
+            }
         }
     }
 
@@ -100,13 +122,22 @@ impl ProcessTree {
 /// The kernel's own list may leave one out while another ends. The caller repeats this until there
 /// are none, which is known from the reaping.
 fn list_children() -> Vec<Pid> {
-    read_child_list().unwrap_or_else(|_| scan_for_children())
+    read_child_list("/proc/self/task").unwrap_or_else(|_| scan_for_children())
 }
 
-/// Reads the kernel's list of this process's children.
-fn read_child_list() -> io::Result<Vec<Pid>> {
+/// Returns true if a process is the first of a process namespace below ours.
+fn is_first_of_namespace(process: Pid) -> bool {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = fs::read_to_string(path).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    // Its id in our namespace, then in each below.
+    ids.is_some_and(|ids| ids.split_ascii_whitespace().skip(1).last() == Some("1"))
+}
+
+/// Reads the kernel's list of a process's children, by the folder of its threads.
+fn read_child_list(threads: &str) -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
-    for thread in fs::read_dir("/proc/self/task")? {
+    for thread in fs::read_dir(threads)? {
         let text = fs::read_to_string(thread?.path().join("children"))?;
         children.extend(text.split_ascii_whitespace().filter_map(parse_pid));
     }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use tokio_util::io::StreamReader;
 use toolbus_bus::{Asker, Progress};
 use toolbus_json::{count_values, from_trusted};
+use toolbus_tools::hidden_text;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::Secret;
 
@@ -32,7 +33,6 @@ use crate::catalogue::Listing;
 use crate::eraser::Eraser;
 use crate::tool_filter::ToolFilter;
 use crate::trust::definition::Definition;
-use crate::trust::hidden;
 
 /// A credential that JSON has to escape, and one that it may take for a number.
 const CREDENTIALS: [&str; 2] = ["tok\"é-123456", "31415926535"];
@@ -253,7 +253,8 @@ pub(crate) fn check_listing(bytes: &[u8]) {
     assert_eq!(names.len(), catalogue.len());
     for (_, definition) in catalogue.take_definitions() {
         let read: Map<String, Value> = from_trusted(&definition.text).expect("JSON");
-        let cleaned = hidden::clean_json(&mut Value::from(read.clone()), &mut Default::default());
+        let mut value = Value::from(read.clone());
+        let cleaned = hidden_text::clean_json(&mut value, &mut Default::default());
         assert!(cleaned, "{}", definition.text);
         assert_eq!(Definition::new(read), definition);
     }

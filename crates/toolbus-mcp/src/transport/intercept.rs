@@ -23,13 +23,13 @@ use serde::Serialize;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_bus::{Asker, Progress};
+use toolbus_tools::hidden_text::{self, HiddenCounts};
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::rate_window::RateWindow;
 use crate::eraser::{Eraser, shorten_text};
 use crate::lookup::URI_BYTES_MAX;
-use crate::trust::hidden::{self, HiddenCounts};
 
 mod credential_erasure;
 mod list_changes;
@@ -346,7 +346,7 @@ impl WireState {
         // Erased before it is cut, so that no part of a secret is left; what is far too long is
         // cut before.
         let text = shorten_text(text, 64 * NOTE_BYTES_MAX);
-        let text = hidden::clean_text(&text, &mut HiddenCounts::default());
+        let text = hidden_text::clean_text(&text, &mut HiddenCounts::default());
         shorten_text(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
     }
 

@@ -30,6 +30,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Launch;
 use crate::eraser::Eraser;
 use crate::supervisor::{self, Supervisor};
+use crate::transport::sandbox;
 
 mod stderr_log;
 
@@ -78,6 +79,8 @@ pub(crate) struct SpawnDeps<'a> {
     pub(crate) eraser: Eraser,
     pub(crate) tracker: &'a TaskTracker,
     pub(crate) supervisor: Option<&'a Supervisor>,
+    /// True if the command is bubblewrap, with the server behind it.
+    pub(crate) is_behind_bubblewrap: bool,
 }
 
 impl ServerProcess {
@@ -103,7 +106,11 @@ impl ServerProcess {
         let monitor = Arc::new(ChildMonitor::default());
         let logger = stderr_log::StderrLogger::new(deps.server, deps.eraser, Arc::clone(&monitor));
         deps.tracker.spawn(logger.run(stderr));
-        deps.tracker.spawn(watch_child(child, group, Arc::clone(&monitor)));
+        let read_status: fn(ExitStatus) -> ExitStatus = match deps.is_behind_bubblewrap {
+            true => sandbox::status_of_server,
+            false => std::convert::identity,
+        };
+        deps.tracker.spawn(watch_child(child, group, Arc::clone(&monitor), read_status));
 
         let stop = monitor.stop.clone().drop_guard();
         Ok((Self { id, monitor, _stop: stop }, pipes))
@@ -170,8 +177,14 @@ fn build_command(launch: &Launch, deps: &SpawnDeps<'_>) -> Command {
     command
 }
 
-/// Waits for the end of a child, or ends it, and reaps it.
-async fn watch_child(mut child: Child, mut group: ProcessGroup, monitor: Arc<ChildMonitor>) {
+/// Waits for the end of a child, or ends it, and reaps it. `read_status` makes the server's status
+/// out of the child's.
+async fn watch_child(
+    mut child: Child,
+    mut group: ProcessGroup,
+    monitor: Arc<ChildMonitor>,
+    read_status: fn(ExitStatus) -> ExitStatus,
+) {
     let end = tokio::select! {
         biased;
         () = group.wait_leader_ended() => ChildEnd::Unasked,
@@ -181,7 +194,9 @@ async fn watch_child(mut child: Child, mut group: ProcessGroup, monitor: Arc<Chi
     // Whatever is left in its group goes with it: of a supervisor that was killed, the server.
     group.kill();
     match timeout(KILL_TIMEOUT, child.wait()).await {
-        Ok(Ok(status)) => *monitor.status.lock() = end.informative_status(status),
+        Ok(Ok(status)) => {
+            *monitor.status.lock() = end.informative_status(status).map(read_status);
+        }
         Ok(Err(error)) => tracing::warn!(pid = group.id, %error, "reaping child failed"),
         Err(_) => tracing::warn!(pid = group.id, "killed child has not ended"),
     }

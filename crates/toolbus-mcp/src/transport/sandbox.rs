@@ -8,9 +8,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 use crate::config::{Launch, SandboxPolicy};
 use crate::small_file;
@@ -67,42 +68,42 @@ const LIBRARY_VARIABLES: [&str; 13] = [
 /// Variables of the bridge's that are about the host's folders.
 const HOST_VARIABLES: [&str; 3] = ["HOME", "TMPDIR", "USER"];
 
-/// Makes sandboxes, where bubblewrap is there and works. Clones share what was found out.
+/// Makes sandboxes, where bubblewrap is there and works.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sandboxes {
     /// The folder that keeps the homes of the operator's servers; without, they are in memory.
     homes: Option<PathBuf>,
-    works: Arc<OnceLock<bool>>,
 }
 
-/// A command in its sandbox, and its environment.
+/// A command as it is started, and its environment.
 pub(crate) struct SandboxedLaunch {
     pub(crate) launch: Launch,
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// True if the command is bubblewrap, with the server behind it.
+    pub(crate) is_behind_bubblewrap: bool,
+}
+
+impl SandboxedLaunch {
+    /// The command as its entry has it.
+    pub(crate) fn bare(launch: Launch, environment: Vec<(OsString, OsString)>) -> Self {
+        Self { launch, environment, is_behind_bubblewrap: false }
+    }
 }
 
 impl Sandboxes {
     pub(crate) fn new(homes: Option<PathBuf>) -> Self {
-        Self { homes, works: Arc::default() }
+        Self { homes }
     }
 
-    /// Whether bubblewrap can make a sandbox here. The first time it is tried, which blocks for as
-    /// long as an empty program takes.
-    pub(crate) fn work(&self) -> bool {
-        *self.works.get_or_init(|| {
+    /// Returns true if bubblewrap can make a sandbox here. The first time that this process asks,
+    /// it is tried, which blocks for as long as an empty program takes.
+    pub(crate) fn work() -> bool {
+        static WORK: OnceLock<bool> = OnceLock::new();
+        *WORK.get_or_init(|| {
             let mut options = Options::default();
             options.isolate(false);
             options.show_system(false);
-
-            let trial = Command::new(PROGRAM)
-                .args(options.0)
-                .args(["--", "/usr/bin/env"])
-                .env_clear()
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
-            trial.is_ok_and(|status| status.success())
+            options.work()
         })
     }
 
@@ -116,9 +117,9 @@ impl Sandboxes {
         launch: &Launch,
         policy: &SandboxPolicy,
         home: Option<&str>,
-        environment: Vec<(OsString, OsString)>,
+        mut environment: Vec<(OsString, OsString)>,
     ) -> io::Result<SandboxedLaunch> {
-        if !self.work() {
+        if !Self::work() {
             let what = format!("{PROGRAM} is not there, or may not make one");
             return Err(io::Error::other(what));
         }
@@ -144,20 +145,22 @@ impl Sandboxes {
         let folder = launch.folder.as_deref().unwrap_or(Path::new(HOME));
         options.push([&"--chdir", &folder]);
 
-        Ok(finish(launch, options, environment))
+        environment.retain(|(name, _)| !HOST_VARIABLES.iter().any(|variable| name == variable));
+        environment.push(("HOME".into(), HOME.into()));
+        environment.push(("TMPDIR".into(), "/tmp".into()));
+        let mut wrapped = finish(launch, options, environment);
+        wrapped.launch.folder = None;
+        Ok(wrapped)
     }
 }
 
 /// The whole command. What bubblewrap itself would obey goes to the server by an option: those
 /// variables are no secrets, and others can read options.
-fn finish(
+pub(super) fn finish(
     launch: &Launch,
     mut options: Options,
     mut environment: Vec<(OsString, OsString)>,
 ) -> SandboxedLaunch {
-    environment.retain(|(name, _)| !HOST_VARIABLES.iter().any(|variable| name == variable));
-    environment.push(("HOME".into(), HOME.into()));
-    environment.push(("TMPDIR".into(), "/tmp".into()));
     let own = launch.environment.iter();
     environment.extend(own.map(|(name, value)| (name.into(), value.expose().into())));
 
@@ -171,21 +174,54 @@ fn finish(
     wrapped.command = PROGRAM.to_owned();
     wrapped.arguments = texts.chain(launch.arguments.iter().cloned()).collect();
     wrapped.environment.clear();
-    wrapped.folder = None;
-    SandboxedLaunch { launch: wrapped, environment }
+    SandboxedLaunch { launch: wrapped, environment, is_behind_bubblewrap: true }
+}
+
+/// The status of a server out of that of bubblewrap: for one that a signal has ended, it exits with
+/// 128 and the number of the signal.
+pub(crate) fn status_of_server(status: ExitStatus) -> ExitStatus {
+    match status.code() {
+        Some(code @ 129..=192) => ExitStatus::from_raw(code - 128),
+        _ => status,
+    }
+}
+
+/// The error for which bubblewrap did not start the server, if its last words tell one.
+pub(crate) fn why_not_started(command: &str, last_words: &str) -> Option<io::Error> {
+    /// The largest number of an error of the system.
+    const NUMBER_MAX: i32 = 133;
+    let words = last_words.strip_prefix("bwrap: execvp ")?;
+    let why = words.strip_prefix(command)?.strip_prefix(": ")?;
+
+    let is_it = |error: &io::Error| error.to_string().starts_with(&format!("{why} (os error"));
+    let known = (1..=NUMBER_MAX).map(io::Error::from_raw_os_error).find(is_it);
+    Some(known.unwrap_or_else(|| io::Error::other(why.to_owned())))
 }
 
 /// Options of bubblewrap, in order.
 #[derive(Default)]
-struct Options(Vec<OsString>);
+pub(super) struct Options(Vec<OsString>);
 
 impl Options {
-    fn push<const N: usize>(&mut self, options: [&dyn AsRef<OsStr>; N]) {
+    pub(super) fn push<const N: usize>(&mut self, options: [&dyn AsRef<OsStr>; N]) {
         self.0.extend(options.iter().map(|option| option.as_ref().to_owned()));
     }
 
-    fn tmpfs(&mut self, bytes: u64, path: &str) {
+    pub(super) fn tmpfs(&mut self, bytes: u64, path: impl AsRef<OsStr>) {
         self.push([&"--size", &bytes.to_string(), &"--tmpfs", &path]);
+    }
+
+    /// Returns true if bubblewrap can do all of this here, with a program that does nothing.
+    pub(super) fn work(self) -> bool {
+        let trial = Command::new(PROGRAM)
+            .args(self.0)
+            .args(["--", "/usr/bin/env"])
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        trial.is_ok_and(|status| status.success())
     }
 
     /// Namespaces, and no rights in them.
@@ -225,3 +261,6 @@ fn is_for_the_library(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("LD_") || name.starts_with("MALLOC_") || LIBRARY_VARIABLES.contains(&&*name)
 }
+
+#[cfg(test)]
+mod tests;

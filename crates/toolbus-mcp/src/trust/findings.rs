@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
-use super::hidden::HiddenCounts;
+use toolbus_tools::hidden_text::HiddenCounts;
+
 use super::pinned_item::PinnedItem;
 use crate::catalogue::TOOL_NAME_BYTES_MAX;
 use crate::eraser::shorten_text;
@@ -49,6 +50,8 @@ pub(crate) struct Withheld {
 pub(crate) enum NameFault {
     /// The name of a tool that is not of the protocol's alphabet, or too long.
     Alphabet,
+    /// The name of a tool is that of a protocol method.
+    Method,
     /// The name of a prompt is too long.
     Length,
     /// The name, or one of an argument, has hidden characters.
@@ -124,6 +127,9 @@ impl fmt::Display for NameFault {
             Self::Alphabet => write!(
                 f,
                 "its name is not of 1 to {TOOL_NAME_BYTES_MAX} letters, digits and _ - . /"
+            ),
+            Self::Method => f.write_str(
+                "its name is that of a protocol method, and rules cannot tell the two apart",
             ),
             Self::Length => {
                 write!(f, "its name has not 1 to {PROMPT_NAME_BYTES_MAX} bytes")

@@ -235,7 +235,7 @@ fn text(envelope: &Envelope) -> String {
 }
 
 fn requires() -> GrantCheck {
-    GrantCheck::new("bridge", GrantPolicy::Require, key(), None)
+    GrantCheck::new("bridge", GrantPolicy::Require, key())
 }
 
 /// Everything that an agent asks of a bridge by a tool, but for lists of what is announced.
@@ -643,7 +643,7 @@ async fn a_granted_name_is_taken_to_the_letter() {
 
 #[tokio::test]
 async fn a_bridge_that_requires_none_takes_calls_without_and_refuses_wrong_ones() {
-    let checks = GrantCheck::new("bridge", GrantPolicy::CheckPresent, key(), None);
+    let checks = GrantCheck::new("bridge", GrantPolicy::CheckPresent, key());
     let fleet = Fleet::start(checks, None).await;
     fleet.write("one").await.unwrap();
     assert_eq!(fleet.asked().len(), 1);

@@ -150,18 +150,6 @@ async fn what_a_sandboxed_server_starts_ends_with_it() {
     }
 }
 
-/// The processes that have this folder among their arguments.
-fn processes_of(folder: &Path) -> Vec<u32> {
-    let folder = folder.to_str().unwrap();
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let ids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-    ids.filter(|id: &u32| {
-        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(folder)
-    })
-    .collect()
-}
-
 #[tokio::test]
 async fn servers_of_others_work_in_a_sandbox() {
     let (Some(everything), Some(time)) = (mcp::everything_stdio(), mcp::time()) else { return };

@@ -68,7 +68,7 @@ async fn a_daemon_ends_with_its_server_however_that_ends() {
 }
 
 /// What the processes of an orderly server have said of their ends, sorted.
-fn ends(folder: &Path, kind: &str) -> Vec<String> {
+pub(crate) fn ends(folder: &Path, kind: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join(format!("{kind}.pids.ends")));
     let mut ends: Vec<_> = text.unwrap_or_default().lines().map(str::to_owned).collect();
     ends.sort();
@@ -76,7 +76,7 @@ fn ends(folder: &Path, kind: &str) -> Vec<String> {
 }
 
 /// That each of these was asked, and not killed.
-fn orderly_ends(pids: &[u32]) -> Vec<String> {
+pub(crate) fn orderly_ends(pids: &[u32]) -> Vec<String> {
     let said = |pid| ["asked", "ended"].map(|what| format!("{what} {pid}"));
     let mut ends: Vec<_> = pids.iter().flat_map(said).collect();
     ends.sort();
@@ -143,7 +143,7 @@ async fn a_supervisor_is_small_and_reaps_while_its_server_runs() {
 }
 
 /// Why a server of this entry is not connected.
-async fn why(entry: Value) -> String {
+pub(crate) async fn why(entry: Value) -> String {
     let set = start(json!({"h": entry})).await;
     let ServerState::Failed { failure, .. } = state(&set, "h") else {
         panic!("{:?}", state(&set, "h"))

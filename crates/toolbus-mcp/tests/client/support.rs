@@ -175,10 +175,23 @@ impl Drop for Script {
 }
 
 /// The entry of a hostile server: `tests/servers/hostile.py` with what it should do. Each of its
-/// processes adds its id to a file in `folder`.
+/// processes adds its id to a file in `folder`: without a shield, where that is its id out here.
 pub(crate) fn hostile(folder: &Path, kind: &str) -> Value {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile.py");
-    json!({"command": "python3", "args": ["-I", script, kind, pid_file(folder, kind)]})
+    let args = json!(["-I", script, kind, pid_file(folder, kind)]);
+    json!({"command": "python3", "args": args, "sandbox": "off"})
+}
+
+/// The processes that have this folder among their arguments.
+pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
+    let folder = folder.to_str().expect("UTF-8");
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let ids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(folder)
+    })
+    .collect()
 }
 
 fn pid_file(folder: &Path, kind: &str) -> PathBuf {

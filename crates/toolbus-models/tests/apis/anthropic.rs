@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use toolbus_models::{
-    AssistantPart, CallArguments, Message, ModelEvent, ModelRequest, StopReason, ToolResult,
+    AssistantPart, CallArguments, Message, ModelEvent, ModelRequest, OutsideText, StopReason,
+    ToolResult, outside_messages,
 };
+use toolbus_tools::Nonce;
 
 use crate::support::{
     KEY, Told, ask, block, event, message_end, message_start, model, request, with, with_tools,
@@ -269,4 +271,39 @@ async fn thoughts_that_were_cut_off_do_not_go_back() {
         assert_eq!(thought.text, "Hm.");
         assert_eq!(thought.opaque, None);
     }
+}
+
+/// Text from outside is a result, also for a model that is offered no tools: the API takes calls
+/// only beside definitions.
+#[tokio::test]
+async fn text_from_outside_is_the_result_of_a_call() {
+    let server = Server::start([]).await;
+    let model = model("anthropic", &server.url, &json!({}));
+    let item = OutsideText::new("agent B", "It is 42.");
+    let nonce = Nonce::random();
+    let asked = with(request("Hi"), outside_messages(&[item], &nonce, 1));
+    ask(model.as_ref(), &asked).await.error();
+    ask(model.as_ref(), &with_tools(asked)).await.error();
+
+    let mark = nonce.as_str();
+    let fenced = format!("<<outside {mark} from=\"agent B\">>\nIt is 42.\n<<end {mark}>>");
+    let [without, with] = [server.asked()[0].body.clone(), server.asked()[1].body.clone()];
+    assert_eq!(
+        without["messages"],
+        json!([
+            {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+            {"role": "assistant", "content": [{
+                "type": "tool_use", "id": "notice_1", "name": "read_notices",
+                "input": {"mark": mark},
+            }]},
+            {"role": "user", "content": [{
+                "type": "tool_result", "tool_use_id": "notice_1",
+                "content": fenced,
+            }]},
+        ])
+    );
+    assert_eq!(without["tools"][0]["name"], "read_notices");
+    assert_eq!(without["tool_choice"], json!({"type": "none"}));
+    assert_eq!(with["messages"], without["messages"]);
+    assert_eq!((&with["tools"][0]["name"], with.get("tool_choice")), (&json!("search"), None));
 }

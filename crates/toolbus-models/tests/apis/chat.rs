@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_models::{
-    AssistantPart, CallArguments, Message, ModelEvent, ModelRequest, ReasoningForm, StopReason,
-    ToolResult,
+    AssistantPart, CallArguments, Message, ModelEvent, ModelRequest, OutsideText, ReasoningForm,
+    StopReason, ToolResult, outside_messages,
 };
+use toolbus_tools::Nonce;
 
 use crate::support::{
     DONE, KEY, LIMIT, Told, ask, chunk, data, model, request, usage_chunk, with, with_tools,
@@ -358,6 +359,40 @@ async fn reasoning_content_goes_back_with_its_calls() {
     let again = with(request, [Message::Assistant(answer.message), results]);
     ask(model.as_ref(), &again).await.error();
     assert_eq!(server.asked()[1].body["messages"][2]["reasoning_content"], "Hm.");
+}
+
+/// Text from outside is the result of a call that was made for the model. Where a call without
+/// reasoning is refused, it has words of ours.
+#[tokio::test]
+async fn text_from_outside_has_the_role_of_a_tool() {
+    let thought = chunk(&json!({"reasoning_content": "Hm."}), None);
+    let events = [thought, call(0, "a", "search", "{}"), stop("tool_calls"), done()];
+    let server = Server::start([Reply::events(events)]).await;
+    let endpoint = |name: &str| model("openai", &server.url, &json!({"model": name}));
+    let answer = ask(endpoint("model-1").as_ref(), &with_tools(request("Hi"))).await.completion();
+    let nonce = Nonce::random();
+    let pair = outside_messages(&[OutsideText::new("agent B", "It is 42.")], &nonce, 1);
+    let plain = with(request("Hi"), pair.clone());
+    ask(endpoint("model-1").as_ref(), &plain).await.error();
+    ask(endpoint("deepseek-reasoner").as_ref(), &plain).await.error();
+    let results = Message::Results { results: vec![ToolResult::success("a", "found")] };
+    let thinking = with(request("Hi"), [Message::Assistant(answer.message), results]);
+    ask(endpoint("model-1").as_ref(), &with(thinking, pair)).await.error();
+
+    let mark = nonce.as_str();
+    let bodies: Vec<Value> = server.asked().into_iter().skip(1).map(|asked| asked.body).collect();
+    let messages = |at: usize| bodies[at]["messages"].as_array().expect("a list");
+    assert_eq!(messages(0)[1], json!({"role": "user", "content": "Hi"}));
+    assert_eq!(messages(0)[2]["tool_calls"][0]["function"]["name"], "read_notices");
+    assert_eq!(messages(0)[2].get("reasoning_content"), None);
+    assert_eq!(
+        messages(0)[3],
+        json!({"role": "tool", "tool_call_id": "notice_1",
+            "content": format!("<<outside {mark} from=\"agent B\">>\nIt is 42.\n<<end {mark}>>")})
+    );
+    let words = json!("There is text from outside to read.");
+    assert_eq!(messages(1)[2]["reasoning_content"], words);
+    assert_eq!(messages(2)[4]["reasoning_content"], words);
 }
 
 #[tokio::test]

@@ -50,10 +50,17 @@ async fn a_session_of_calls_in_text() {
         body["messages"][2]["content"],
         "I look.\n```tool_call\n{\"name\":\"mail.send\",\"arguments\":{\"q\":1}}\n```\n"
     );
+    assert_eq!(body["messages"][3]["role"], "user");
+    let results = body["messages"][3]["content"].as_str().expect("it is text");
+    let lines: Vec<&str> = results.lines().collect();
+    let mark = lines[0].strip_prefix("Results of your calls, marked ").expect("a mark");
+    let mark = mark.trim_end_matches(':');
+    let begin = format!("<<outside {mark} from=\"mail.send\">>");
+    let end = format!("<<end {mark}>>");
     assert_eq!(
-        body["messages"][3],
-        json!({"role": "user",
-            "content": "Result of call_1 (mail.send):\n`````\nsent ```` it\n`````"})
+        lines[1..],
+        ["", "Result of call_1 (mail.send):", &*begin, "sent ```` it", &*end],
+        "{results}"
     );
     // What repeats is the same.
     assert_eq!(asked[0].body["messages"][0], body["messages"][0]);

@@ -37,8 +37,7 @@ struct Agent {
 
 fn decide(request: &PolicyRequest<'_>) -> Decision {
     if request.subject.id.as_str() == "test/write" {
-        let (rule, reason) = ("writes".into(), "it writes".into());
-        return Decision::Ask(ApprovalDemand { rule, reason });
+        return Decision::Ask(ApprovalDemand::new("writes", "it writes"));
     }
     Decision::Allow
 }

@@ -79,7 +79,7 @@ read_only = true
     );
     let set = PrincipalSet::parse(&["local:*".to_owned(), "token:http/ana".to_owned()]).unwrap();
     let mailbox = Subject {
-        annotations: Annotations { read_only: true, idempotent: true },
+        annotations: Annotations { read_only: true, idempotent: true, destructive: false },
         risk: Risk::Low,
         audience: set.into_audience(),
         ..subject("google/gmail_read")
@@ -361,7 +361,7 @@ fn some_of(globs: &'static [&'static str]) -> impl Strategy<Value = Option<Vec<S
 
 fn any_rule() -> impl Strategy<Value = RuleSettings> {
     let doors = proptest::option::of(subsequence(Door::ALL.to_vec(), 1..=4));
-    let effect = select(vec![Effect::Allow, Effect::Ask, Effect::Deny]);
+    let effect = select(vec![Effect::Allow, Effect::Ask, Effect::AskOnce, Effect::Deny]);
     let lists = (
         some_of(&TOOL_GLOBS),
         some_of(&PRINCIPAL_GLOBS),
@@ -372,10 +372,11 @@ fn any_rule() -> impl Strategy<Value = RuleSettings> {
         proptest::option::of(select(Risk::ALL.to_vec())),
         proptest::option::of(any::<bool>()),
         proptest::option::of(any::<bool>()),
+        proptest::option::of(any::<bool>()),
     );
     (effect, doors, lists, flags).prop_map(|(effect, doors, lists, flags)| {
         let (tools, principals, agents, sessions) = lists;
-        let (risk, read_only, idempotent) = flags;
+        let (risk, read_only, idempotent, destructive) = flags;
         RuleSettings {
             name: String::new(),
             effect,
@@ -388,6 +389,7 @@ fn any_rule() -> impl Strategy<Value = RuleSettings> {
             risk,
             read_only,
             idempotent,
+            destructive,
         }
     })
 }
@@ -402,11 +404,12 @@ prop_compose! {
         risk in select(Risk::ALL.to_vec()),
         read_only in any::<bool>(),
         idempotent in any::<bool>(),
+        destructive in any::<bool>(),
     ) -> (Scope, Subject) {
         let principal = parse_principal(principal).unwrap();
         let scope = Scope::new(door, principal, AgentName::parse(agent).unwrap())
             .with_session(SessionId::parse(session).ok());
-        let annotations = Annotations { read_only, idempotent };
+        let annotations = Annotations { read_only, idempotent, destructive };
         (scope, Subject { annotations, risk, ..subject(tool) })
     }
 }
@@ -428,6 +431,7 @@ fn holds(rule: &RuleSettings, scope: &Scope, subject: &Subject) -> bool {
         && rule.risk.is_none_or(|risk| subject.risk >= risk)
         && rule.read_only.is_none_or(|wanted| wanted == subject.annotations.read_only)
         && rule.idempotent.is_none_or(|wanted| wanted == subject.annotations.idempotent)
+        && rule.destructive.is_none_or(|wanted| wanted == subject.annotations.destructive)
 }
 
 /// The settings without the rules that are never reached.

@@ -33,6 +33,8 @@ fn a_rule_is_covered_by_one_that_asks_less() {
     check(&["principals = ['local:*']", "principals = ['local:x']"], &by_first);
     check(&["principals = ['local:*']", "principals = ['claimed:x']"], &[]);
     check(&["tools = ['a/*']\nread_only = true", "tools = ['a/b']"], &[]);
+    check(&["destructive = true", "risk = 'high'"], &[]);
+    check(&["destructive = true", "destructive = true\nrisk = 'high'"], &by_first);
     // Not every call has a session.
     check(&["sessions = ['*']", ""], &[]);
     check(&["sessions = ['*']", "sessions = ['session/a']"], &by_first);

@@ -54,7 +54,8 @@ pub fn check_open(
 }
 
 /// Whether other machines can reach what listens there.
-fn is_reached_by_others(address: &ListenAddress) -> bool {
+#[must_use]
+pub fn is_reached_by_others(address: &ListenAddress) -> bool {
     let host = address.host();
     let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     host != "localhost" && !is_loopback

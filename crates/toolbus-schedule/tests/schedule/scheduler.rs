@@ -196,9 +196,9 @@ async fn another_zone_arms_every_task_anew() {
                 "WITH RECURSIVE copies (n) AS
                      (SELECT 2 UNION ALL SELECT n + 1 FROM copies WHERE n < 1200)
                  INSERT INTO schedule_tasks
-                     (agent, owner, id, generation, name, cron, zone, run_once, missed,
+                     (agent, owner, id, generation, name, principal, cron, zone, run_once, missed,
                       missed_max, created_ms, next_ms, description)
-                 SELECT agent, owner, id || n, generation || n, name || n, cron, zone,
+                 SELECT agent, owner, id || n, generation || n, name || n, principal, cron, zone,
                         run_once, missed, missed_max, created_ms, next_ms, description
                  FROM schedule_tasks, copies",
             )

@@ -1,6 +1,7 @@
 //! Texts of strangers as words: what cannot be seen is removed, identifiers are split, words are
 //! brought to their stems. Everything is cut at limits first.
 
+use toolbus_tools::hidden_text::{self, HiddenKind};
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Longest word, in characters; the rest of a longer one is not looked at.
@@ -34,26 +35,14 @@ pub(super) fn clean(text: &str, bytes_max: usize) -> String {
     clean
 }
 
-/// Zero-width and bidirectional characters, tags, selectors of variants.
+/// Zero-width and bidirectional characters, tags, selectors of variants. What separates words or
+/// is a control character becomes a space.
 fn is_hidden(c: char) -> bool {
-    matches!(
-        u32::from(c),
-        0x00AD
-            | 0x034F
-            | 0x061C
-            | 0x115F..=0x1160
-            | 0x17B4..=0x17B5
-            | 0x180B..=0x180F
-            | 0x200B..=0x200F
-            | 0x202A..=0x202E
-            | 0x2060..=0x206F
-            | 0x3164
-            | 0xFE00..=0xFE0F
-            | 0xFEFF
-            | 0xFFA0
-            | 0xFFF0..=0xFFFB
-            | 0xE0000..=0xE0FFF
-    )
+    match hidden_text::invisible_kind(c) {
+        None | Some(HiddenKind::PrivateUse) => false,
+        Some(HiddenKind::Control) => !c.is_control() && !c.is_whitespace(),
+        Some(_) => true,
+    }
 }
 
 /// Returns whether a lower-case word says nothing about what a tool does, such as `the`.

@@ -9,7 +9,10 @@ const KNOWN: Migrations = Migrations {
         Migration { version: 1, sql: "CREATE TABLE things (name TEXT)" },
         Migration { version: 2, sql: "ALTER TABLE things ADD COLUMN size BIGINT" },
     ],
+    additions: &[],
 };
+const ADDITIONS: &[Migration] =
+    &[Migration { version: 3, sql: "ALTER TABLE things ADD COLUMN color TEXT" }];
 const OLDER: Migrations = Migrations { steps: KNOWN.steps.split_at(1).0, ..KNOWN };
 
 async fn check(location: &Location, migrations: &[Migrations], state: FindingState, text: &str) {
@@ -29,6 +32,11 @@ async fn check_tables(location: &Location) {
     Store::open(location.clone(), &[KNOWN]).await.unwrap().close().await;
     check(location, &[KNOWN], ok, "its tables are current").await;
     check(location, &[OLDER], FindingState::Wrong, "this program knows 1").await;
+    let added = Migrations { additions: ADDITIONS, ..KNOWN };
+    check(location, &[added], ok, "1 migrations are applied").await;
+    Store::open(location.clone(), &[added]).await.unwrap().close().await;
+    check(location, &[added], ok, "its tables are current").await;
+    check(location, &[KNOWN], ok, "its tables are current").await;
 }
 
 #[tokio::test]

@@ -25,7 +25,14 @@ async fn json_and_owners_are_read_as_they_were_written() {
         let value = vec!["a \"b\"".to_owned(), "\u{1f980}".to_owned()];
         write_text(&store, JsonColumn(value.clone())).await.unwrap();
         let row = sqlx::query("SELECT text FROM notes").fetch_one(store.readers()).await.unwrap();
-        assert_eq!(JsonColumn::read(&row, "text", "1").unwrap(), Some(value));
+        assert_eq!(JsonColumn::read(&row, "text", "1").unwrap(), Some(value.clone()));
+        assert_eq!(JsonColumn::read_optional(&row, "text", "1").unwrap(), Some(value));
+
+        let empty = sqlx::query("SELECT CAST(NULL AS TEXT) AS text");
+        let row = empty.fetch_one(store.readers()).await.unwrap();
+        let read: Option<Vec<String>> = JsonColumn::read_optional(&row, "text", "1").unwrap();
+        assert_eq!(read, None);
+        assert!(JsonColumn::<Vec<String>>::read_optional(&row, "nothing", "1").is_err());
     }
 }
 

@@ -8,11 +8,26 @@ use crate::support::*;
 const FIRST: Migration = Migration { version: 1, sql: "CREATE TABLE things (id BIGINT)" };
 const SECOND: Migration = Migration { version: 2, sql: "ALTER TABLE things ADD COLUMN name TEXT" };
 const CHANGED: Migration = Migration { version: 1, sql: "CREATE TABLE things (id TEXT)" };
+const ADDED: Migration =
+    Migration { version: 3, sql: "ALTER TABLE things ADD COLUMN size BIGINT NOT NULL DEFAULT 0" };
+const ADDED_CHANGED: Migration =
+    Migration { version: 3, sql: "ALTER TABLE things ADD COLUMN size BIGINT NOT NULL DEFAULT 1" };
+const ADDED_LATER: Migration = Migration { version: 4, sql: "CREATE TABLE parts (id BIGINT)" };
+const OF_ADDED: Migration =
+    Migration { version: 5, sql: "CREATE INDEX things_size ON things (size)" };
 const WRONG: Migration =
     Migration { version: 2, sql: "CREATE TABLE others (id BIGINT); CREATE TABLE (" };
 
 async fn open(place: &Place, steps: &'static [Migration]) -> Result<(), Error> {
-    let things = Migrations { owner: "things", steps };
+    open_with(place, steps, &[]).await
+}
+
+async fn open_with(
+    place: &Place,
+    steps: &'static [Migration],
+    additions: &'static [Migration],
+) -> Result<(), Error> {
+    let things = Migrations { owner: "things", steps, additions };
     let store = Store::open(place.location.clone(), &[NOTES, things]).await?;
     store.close().await;
     Ok(())
@@ -42,6 +57,34 @@ async fn later_migrations_are_added_and_older_programs_refuse_what_they_do_not_k
         assert_eq!(open(&place, &[FIRST]).await, Err(newer));
         let changed = Error::ChangedMigration { owner: "things", version: 1 };
         assert_eq!(open(&place, &[CHANGED, SECOND]).await, Err(changed));
+    }
+}
+
+/// An upgrade that only adds can be rolled back, and made again.
+#[tokio::test]
+async fn older_programs_work_on_with_additions_that_they_do_not_know() {
+    for place in Place::all().await {
+        open(&place, &[FIRST]).await.unwrap();
+        for _ in 0..2 {
+            open_with(&place, &[FIRST], &[ADDED, ADDED_LATER]).await.unwrap();
+            open_with(&place, &[FIRST], &[ADDED]).await.unwrap();
+            open(&place, &[FIRST]).await.unwrap();
+        }
+
+        let changed = Error::ChangedMigration { owner: "things", version: 3 };
+        assert_eq!(open_with(&place, &[FIRST], &[ADDED_CHANGED]).await, Err(changed));
+        // A step is none, wherever it stands among them.
+        open_with(&place, &[FIRST, SECOND], &[ADDED]).await.unwrap();
+        let newer = Error::Newer { owner: "things", found: 2, known: 1 };
+        assert_eq!(open_with(&place, &[FIRST], &[ADDED]).await, Err(newer));
+    }
+}
+
+/// Additions are applied among the steps by their versions: a later step may need them.
+#[tokio::test]
+async fn steps_and_additions_are_applied_by_their_versions() {
+    for place in Place::all().await {
+        open_with(&place, &[FIRST, OF_ADDED], &[ADDED]).await.unwrap();
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) const NOTES: Migrations = Migrations {
         sql: "CREATE TABLE notes (id BIGINT PRIMARY KEY, text TEXT NOT NULL, data BLOB);
               CREATE INDEX notes_text ON notes (text)",
     }],
+    additions: &[],
 };
 
 /// An empty place, for as long as this lives.

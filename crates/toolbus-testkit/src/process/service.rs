@@ -26,6 +26,8 @@ const FOREIGN_SETTINGS: [&str; 6] =
 #[derive(Debug)]
 pub struct Launch {
     binary: String,
+    /// Where the binary is, when it is none of this workspace's build.
+    program: Option<PathBuf>,
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
     stdin: Input,
@@ -61,7 +63,19 @@ pub struct Finished {
 impl Launch {
     /// Of the workspace's binary of this name.
     pub fn new(binary: &str) -> Self {
-        Self { binary: binary.to_owned(), args: Vec::new(), env: Vec::new(), stdin: Input::Nothing }
+        Self {
+            binary: binary.to_owned(),
+            program: None,
+            args: Vec::new(),
+            env: Vec::new(),
+            stdin: Input::Nothing,
+        }
+    }
+
+    /// Of the binary of this name in a folder, such as one of an earlier commit. It may be of any
+    /// age.
+    pub fn in_folder(folder: &Path, binary: &str) -> Self {
+        Self { program: Some(folder.join(binary)), ..Self::new(binary) }
     }
 
     /// Adds one argument.
@@ -133,7 +147,10 @@ impl Launch {
     /// # Errors
     /// As [`Launch::start`].
     pub fn spawn(self, folder: &Path) -> anyhow::Result<Process> {
-        let mut command = Command::new(binary(&self.binary)?);
+        let mut command = match &self.program {
+            Some(program) => Command::new(program),
+            None => Command::new(binary(&self.binary)?),
+        };
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
             if FOREIGN_SETTINGS.iter().any(|prefix| text.starts_with(prefix)) {

@@ -20,8 +20,11 @@ impl Gate for Approved {
         Verdict::Now(Err(CallError::new(
             ErrorCode::Denied,
             format!(
-                "'{id}' needs an approval ({}), and nobody can be asked for it here: rule '{}'",
-                demand.reason, demand.rule
+                "'{id}' needs an approval ({}), and nobody can be asked for it here: rule '{}'. To \
+                 allow it, {}",
+                demand.reason,
+                demand.rule,
+                demand.how_to_allow(id.as_str())
             ),
         )))
     }

@@ -13,12 +13,13 @@ use toolbus_wire::clock::unix_now;
 use toolbus_wire::{ErrorCode, Execution, header};
 
 use super::Claims;
-use super::header_value::{Unreadable, read_header};
-use super::key::GrantKey;
-use super::mac::SealedRequest;
+use super::header_value::{Unreadable, read_shared, read_signed};
+use super::key_pair::GrantPublicKey;
+use super::sealed_request::{SHARED_VERSION, SIGNED_VERSION, SealedRequest};
+use super::shared_key::GrantKey;
 use crate::call_error::CallError;
 use crate::id::ToolId;
-use crate::metrics::{GRANT_CHECKS, GRANT_RESULT, METER};
+use crate::metrics::{GRANT_CHECKS, GRANT_RESULT, GRANT_VERSION, METER};
 
 /// How far the clocks of an agent and a worker may differ: as far as in Kerberos, so that two
 /// machines that are each wrong by two minutes still work together. It is also for how long after
@@ -38,13 +39,27 @@ pub enum GrantPolicy {
     Require,
 }
 
+/// The keys that a worker checks grants with. Each key alone is enough.
+#[derive(Clone, Default)]
+pub struct GrantCheckKeys {
+    shared: Vec<GrantKey>,
+    public: Vec<GrantPublicKey>,
+}
+
 struct ActiveCheck {
     /// What the worker is called before callers.
     worker: &'static str,
-    /// The current key, and the one before it while that still counts.
-    keys: Vec<GrantKey>,
+    keys: GrantCheckKeys,
     policy: GrantPolicy,
     checks: Counter<u64>,
+}
+
+/// The grant that decides about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DecidingGrant<'a> {
+    Signed(&'a str),
+    Shared(&'a str),
+    None,
 }
 
 /// Why a request has no valid grant.
@@ -60,6 +75,44 @@ pub(super) enum Refusal {
     Expired,
     #[error("the request's grant does not match the request or the key")]
     Mismatch,
+    #[error("the request's grant is signed with a key that is not known here")]
+    UnknownKey,
+    #[error("the request's grant is made with the shared key, which does not count here")]
+    SharedKeyEnded,
+}
+
+impl GrantCheckKeys {
+    /// Adds a key that agents and workers share, such as the one before the current one.
+    #[must_use]
+    pub fn with_shared(mut self, key: GrantKey) -> Self {
+        self.shared.push(key);
+        self
+    }
+
+    /// Adds the public keys of agents.
+    #[must_use]
+    pub fn with_public(mut self, keys: impl IntoIterator<Item = GrantPublicKey>) -> Self {
+        self.public.extend(keys);
+        self
+    }
+
+    /// Returns true when there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.is_empty() && self.public.is_empty()
+    }
+
+    /// The numbers of shared keys and of public keys.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.shared.len(), self.public.len())
+    }
+}
+
+impl From<GrantKey> for GrantCheckKeys {
+    fn from(key: GrantKey) -> Self {
+        Self::default().with_shared(key)
+    }
 }
 
 impl GrantCheck {
@@ -69,24 +122,18 @@ impl GrantCheck {
         Self(None)
     }
 
-    /// Checks with this key, and with the one before it while that still counts. `worker` is what
-    /// callers are told who refuses, such as `bridge`. It counts with the global meter, so
-    /// telemetry is to be set up before.
+    /// Checks with these keys. `worker` is what callers are told who refuses, such as `bridge`. It
+    /// counts with the global meter, so telemetry is to be set up before.
     #[must_use]
-    pub fn new(
-        worker: &'static str,
-        policy: GrantPolicy,
-        key: GrantKey,
-        previous: Option<GrantKey>,
-    ) -> Self {
+    pub fn new(worker: &'static str, policy: GrantPolicy, keys: impl Into<GrantCheckKeys>) -> Self {
         let meter = opentelemetry::global::meter(METER);
-        Self::of_meter(worker, policy, [key].into_iter().chain(previous).collect(), &meter)
+        Self::of_meter(worker, policy, keys.into(), &meter)
     }
 
     pub(super) fn of_meter(
         worker: &'static str,
         policy: GrantPolicy,
-        keys: Vec<GrantKey>,
+        keys: GrantCheckKeys,
         meter: &Meter,
     ) -> Self {
         let checks = GRANT_CHECKS.counter(meter);
@@ -96,7 +143,8 @@ impl GrantCheck {
     /// Whether a request that was let pass has a grant, so that it is to be taken to the letter.
     #[must_use]
     pub fn is_granted(&self, headers: &header::Headers) -> bool {
-        self.0.is_some() && headers.get(header::GRANT).is_some()
+        let is_there = |name| headers.get(name).is_some();
+        self.0.is_some() && (is_there(header::GRANT) || is_there(header::SIGNED_GRANT))
     }
 
     /// Checks a request that is about `subject`, by the worker's own reading of it.
@@ -113,7 +161,7 @@ impl GrantCheck {
         let Received { topic, envelope, .. } = received;
         let subject = subject();
         let verdict = check.verify(topic, envelope, &subject, unix_now());
-        check.count(&verdict);
+        check.count(&verdict, check.deciding_grant(&envelope.headers).version());
 
         match verdict {
             Ok(claims) => {
@@ -135,6 +183,19 @@ impl GrantCheck {
 }
 
 impl ActiveCheck {
+    /// The grant that decides about a request. A signed one decides alone wherever it can be
+    /// checked: a grant by the shared key beside it, which any worker could have made, never makes
+    /// up for a wrong signature.
+    fn deciding_grant<'h>(&self, headers: &'h header::Headers) -> DecidingGrant<'h> {
+        let can_verify = !self.keys.public.is_empty();
+        match (headers.get(header::SIGNED_GRANT), headers.get(header::GRANT)) {
+            (Some(signed), _) if can_verify => DecidingGrant::Signed(signed),
+            (_, Some(shared)) => DecidingGrant::Shared(shared),
+            (Some(signed), None) => DecidingGrant::Signed(signed),
+            (None, None) => DecidingGrant::None,
+        }
+    }
+
     /// What the grant of a request claims, when it is one for this request.
     fn verify(
         &self,
@@ -143,27 +204,52 @@ impl ActiveCheck {
         subject: &ToolId,
         now: Duration,
     ) -> Result<Claims, Refusal> {
-        let value = envelope.headers.get(header::GRANT).ok_or(Refusal::Missing)?;
-        let grant = read_header(value).map_err(|unreadable| match unreadable {
-            Unreadable::Malformed => Refusal::Malformed,
-            Unreadable::UnknownVersion => Refusal::UnknownVersion,
-        })?;
-
-        let request = SealedRequest::new(topic, envelope, subject);
-        // In constant time: how much of a guess was right is not to be measured.
-        let is_of =
-            |key: &GrantKey| request.mac(key, &grant.claims).verify_slice(&grant.mac).is_ok();
-        if !self.keys.iter().any(is_of) {
-            return Err(Refusal::Mismatch);
-        }
+        let request = || SealedRequest::new(topic, envelope, subject);
+        let claims = match self.deciding_grant(&envelope.headers) {
+            DecidingGrant::Signed(value) => self.verify_signed(value, request)?,
+            DecidingGrant::Shared(value) => self.verify_shared(value, request)?,
+            DecidingGrant::None => return Err(Refusal::Missing),
+        };
 
         // Only now is it the agent's word: what has expired was made by one of ours.
-        let expires = Duration::from_millis(grant.claims.expires_unix_ms);
+        let expires = Duration::from_millis(claims.expires_unix_ms);
         if expires.saturating_add(CLOCK_SKEW_GRACE) < now {
             return Err(Refusal::Expired);
         }
 
-        Ok(grant.claims)
+        Ok(claims)
+    }
+
+    fn verify_signed<'a>(
+        &self,
+        value: &str,
+        request: impl FnOnce() -> SealedRequest<'a>,
+    ) -> Result<Claims, Refusal> {
+        let grant = read_signed(value)?;
+        let key = self.keys.public.iter().find(|key| key.id() == grant.key_id);
+        let key = key.ok_or(Refusal::UnknownKey)?;
+
+        let signed = request().signed_bytes(key.id(), &grant.claims);
+        let is_valid = key.verifies(&signed, &grant.signature);
+        if is_valid { Ok(grant.claims) } else { Err(Refusal::Mismatch) }
+    }
+
+    fn verify_shared<'a>(
+        &self,
+        value: &str,
+        request: impl FnOnce() -> SealedRequest<'a>,
+    ) -> Result<Claims, Refusal> {
+        let grant = read_shared(value)?;
+        if self.keys.shared.is_empty() {
+            return Err(Refusal::SharedKeyEnded);
+        }
+
+        let request = request();
+        // In constant time: how much of a guess was right is not to be measured.
+        let is_of =
+            |key: &GrantKey| request.mac(key, &grant.claims).verify_slice(&grant.mac).is_ok();
+        let is_valid = self.keys.shared.iter().any(is_of);
+        if is_valid { Ok(grant.claims) } else { Err(Refusal::Mismatch) }
     }
 
     /// Whether a request is taken though it has no valid grant.
@@ -171,7 +257,7 @@ impl ActiveCheck {
         refusal == Refusal::Missing && self.policy == GrantPolicy::CheckPresent
     }
 
-    fn count(&self, verdict: &Result<Claims, Refusal>) {
+    fn count(&self, verdict: &Result<Claims, Refusal>, version: &'static str) {
         let result = match verdict {
             Ok(_) => "valid",
             // Not an attack, but a caller that has no key yet.
@@ -179,7 +265,9 @@ impl ActiveCheck {
             Err(Refusal::Missing) => "missing_refused",
             Err(refusal) => refusal.label(),
         };
-        self.checks.add(1, &[KeyValue::new(GRANT_RESULT, result)]);
+        let attributes =
+            [KeyValue::new(GRANT_RESULT, result), KeyValue::new(GRANT_VERSION, version)];
+        self.checks.add(1, &attributes);
     }
 
     fn error_of(&self, refusal: Refusal, received: Received<'_>) -> CallError {
@@ -208,6 +296,28 @@ impl Refusal {
             Self::UnknownVersion => "unknown_version",
             Self::Expired => "expired",
             Self::Mismatch => "mismatch",
+            Self::UnknownKey => "unknown_key",
+            Self::SharedKeyEnded => "shared_key_ended",
+        }
+    }
+}
+
+impl From<Unreadable> for Refusal {
+    fn from(unreadable: Unreadable) -> Self {
+        match unreadable {
+            Unreadable::Malformed => Self::Malformed,
+            Unreadable::UnknownVersion => Self::UnknownVersion,
+        }
+    }
+}
+
+impl DecidingGrant<'_> {
+    /// Its version, for metrics.
+    fn version(self) -> &'static str {
+        match self {
+            Self::Signed(_) => SIGNED_VERSION,
+            Self::Shared(_) => SHARED_VERSION,
+            Self::None => "none",
         }
     }
 }

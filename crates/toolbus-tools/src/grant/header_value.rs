@@ -1,5 +1,9 @@
-//! The value of the header `rb-grant`: `VERSION.EXPIRY.PRINCIPAL.MAC`, the expiry in Unix
-//! milliseconds, the last two in base64 as URLs have it.
+//! The values of the headers `rb-grant` and `rb-signed-grant`:
+//!
+//! - `1.EXPIRY.PRINCIPAL.MAC`, by the shared key;
+//! - `2.KEY.EXPIRY.PRINCIPAL.SIGNATURE`, by the signing key of this id.
+//!
+//! The expiry is in Unix milliseconds; the last two are in base64 as URLs have it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,16 +11,24 @@ use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
 use super::Claims;
-use super::mac::VERSION;
+use super::sealed_request::{SHARED_VERSION, SIGNED_VERSION};
 
-/// Longest value that is looked at, in bytes. One of ours has some 1,200 at most, with the longest
+/// Longest value that is looked at, in bytes. One of ours has some 1,300 at most, with the longest
 /// claim that there is, and mostly a tenth of that.
 pub const HEADER_BYTES_MAX: usize = 2048;
 
-/// A grant as it came, not yet compared with anything.
-pub(super) struct ReceivedGrant {
+/// A grant by the shared key as it came, not yet compared with anything.
+pub(super) struct SharedGrant {
     pub(super) claims: Claims,
     pub(super) mac: Vec<u8>,
+}
+
+/// A signed grant as it came, not yet compared with anything.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SignedGrant<'a> {
+    pub(super) key_id: &'a str,
+    pub(super) claims: Claims,
+    pub(super) signature: Vec<u8>,
 }
 
 /// Why the value of a header is no grant.
@@ -26,33 +38,50 @@ pub(super) enum Unreadable {
     UnknownVersion,
 }
 
-pub(super) fn write_header(claims: &Claims, mac: Hmac<Sha256>) -> String {
+pub(super) fn write_shared(claims: &Claims, mac: Hmac<Sha256>) -> String {
     let principal = URL_SAFE_NO_PAD.encode(&claims.principal);
     let mac = URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes());
-    format!("{VERSION}.{}.{principal}.{mac}", claims.expires_unix_ms)
+    format!("{SHARED_VERSION}.{}.{principal}.{mac}", claims.expires_unix_ms)
 }
 
-pub(super) fn read_header(value: &str) -> Result<ReceivedGrant, Unreadable> {
+pub(super) fn write_signed(key_id: &str, claims: &Claims, signature: &[u8]) -> String {
+    let principal = URL_SAFE_NO_PAD.encode(&claims.principal);
+    let signature = URL_SAFE_NO_PAD.encode(signature);
+    format!("{SIGNED_VERSION}.{key_id}.{}.{principal}.{signature}", claims.expires_unix_ms)
+}
+
+pub(super) fn read_shared(value: &str) -> Result<SharedGrant, Unreadable> {
+    let rest = strip_version(value, SHARED_VERSION)?;
+    let (claims, mac) = read_claims(rest).ok_or(Unreadable::Malformed)?;
+    Ok(SharedGrant { claims, mac })
+}
+
+pub(super) fn read_signed(value: &str) -> Result<SignedGrant<'_>, Unreadable> {
+    let rest = strip_version(value, SIGNED_VERSION)?;
+    let (key_id, rest) = rest.split_once('.').ok_or(Unreadable::Malformed)?;
+    let (claims, signature) = read_claims(rest).ok_or(Unreadable::Malformed)?;
+    Ok(SignedGrant { key_id, claims, signature })
+}
+
+/// The rest of a value that begins with this version.
+fn strip_version<'a>(value: &'a str, expected: &str) -> Result<&'a str, Unreadable> {
     if value.len() > HEADER_BYTES_MAX {
         return Err(Unreadable::Malformed);
     }
 
     let (version, rest) = value.split_once('.').ok_or(Unreadable::Malformed)?;
-    if version != VERSION {
-        return Err(Unreadable::UnknownVersion);
-    }
-
-    read_version_1(rest).ok_or(Unreadable::Malformed)
+    if version == expected { Ok(rest) } else { Err(Unreadable::UnknownVersion) }
 }
 
-fn read_version_1(text: &str) -> Option<ReceivedGrant> {
+/// The claims, and the bytes of the proof behind them.
+fn read_claims(text: &str) -> Option<(Claims, Vec<u8>)> {
     let mut parts = text.split('.');
-    let (expiry, principal, mac) = (parts.next()?, parts.next()?, parts.next()?);
+    let (expiry, principal, proof) = (parts.next()?, parts.next()?, parts.next()?);
     if parts.next().is_some() {
         return None;
     }
 
     let principal = String::from_utf8(URL_SAFE_NO_PAD.decode(principal).ok()?).ok()?;
     let claims = Claims { principal, expires_unix_ms: expiry.parse().ok()? };
-    Some(ReceivedGrant { claims, mac: URL_SAFE_NO_PAD.decode(mac).ok()? })
+    Some((claims, URL_SAFE_NO_PAD.decode(proof).ok()?))
 }

@@ -5,44 +5,74 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_config::{Mistakes, Secret, read_secret_file};
+use toolbus_config::{Mistakes, Secret, read_private_file, read_secret_file};
 
-use super::check::{GrantCheck, GrantPolicy};
-use super::key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
+use super::check::{GrantCheck, GrantCheckKeys, GrantPolicy};
+use super::key_pair::{GrantPublicKey, GrantSigningKey, KeyError};
+use super::shared_key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
+use super::signer::GrantSigner;
 
 /// The name of the section.
 const SECTION: &str = "grants";
 /// Longest key that is taken out of a file, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
+/// Longest list of public keys that is taken out of a file, in bytes.
+const PUBLIC_KEYS_BYTES_MAX: usize = 64 * 1024;
 
-/// Grants for workers, made by an agent for every request that has passed its gates.
+/// Grants for workers, made by an agent for every request that has passed its gates. Without a key,
+/// requests carry none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrantSettings {
-    /// The key that grants are made with, at least 32 random bytes as text, such as
-    /// `openssl rand -hex 32` prints. Workers have the same. Without one, requests carry no grant.
+    /// The file of the key that grants are signed with, as `agent-host grants new-key` makes it;
+    /// also an Ed25519 key in PKCS#8 PEM. Only its owner may read it. Workers have the public half,
+    /// which cannot sign. It is read at the start.
+    pub signing_key_file: Option<PathBuf>,
+    /// The key that agents and workers share, at least 32 random bytes as text, such as
+    /// `openssl rand -hex 32` prints. With `signing_key_file` too, requests carry both kinds of
+    /// grants, for workers that do not know signed ones.
     pub key: Option<Secret>,
-    /// The file that the key is in, instead. It is read at the start.
+    /// The file that the shared key is in, instead. It is read at the start.
     pub key_file: Option<PathBuf>,
 }
 
 /// Grants of the agents whose requests a worker takes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrantCheckSettings {
     /// Whether every request needs a valid grant that runs, changes or reads something. With a key
     /// and without this, a request with a grant that is not valid is refused, and one without any
     /// is taken.
     pub required: bool,
-    /// The key that grants are made with, the same as the agents'. Without one, grants are not
-    /// looked at.
+    /// The file of the agents' public keys, one on each line, as `agent-host grants new-key` and
+    /// `agent-host grants public-key` print them; at most 256. It is read at the start.
+    pub public_keys_file: Option<PathBuf>,
+    /// Accepts grants made with the shared key beside signed ones. Set it to `false` once every
+    /// agent signs: a worker that has the shared key can make such grants itself.
+    pub accept_shared_key: bool,
+    /// The key that agents and workers share, the same as the agents'. Without it and
+    /// `public_keys_file`, grants are not looked at.
     pub key: Option<Secret>,
-    /// The file that the key is in, instead. It is read at the start.
+    /// The file that the shared key is in, instead. It is read at the start.
     pub key_file: Option<PathBuf>,
-    /// The key before this one, whose grants count too: set it while agents get the new one.
+    /// The shared key before this one, whose grants count too: set it while agents get the new one.
     pub previous_key: Option<Secret>,
-    /// The file that the key before this one is in, instead.
+    /// The file that the shared key before this one is in, instead.
     pub previous_key_file: Option<PathBuf>,
+}
+
+impl Default for GrantCheckSettings {
+    fn default() -> Self {
+        Self {
+            required: false,
+            public_keys_file: None,
+            accept_shared_key: true,
+            key: None,
+            key_file: None,
+            previous_key: None,
+            previous_key_file: None,
+        }
+    }
 }
 
 /// Why there is no key, or no check by one. What a key is, is not told.
@@ -58,6 +88,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Its file holds something else.
+    #[error("the key of grants in {} cannot be used", file.display())]
+    Key {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
     /// It is too short.
     #[error(transparent)]
     TooShort(#[from] KeyTooShort),
@@ -72,47 +111,57 @@ impl GrantSettings {
         check_key("key", self.key.as_ref(), self.key_file.as_deref(), mistakes);
     }
 
-    /// The key, where there is one.
+    /// Returns true when a key is set, so that requests carry a grant.
+    #[must_use]
+    pub fn has_key(&self) -> bool {
+        self.signing_key_file.is_some() || self.key.is_some() || self.key_file.is_some()
+    }
+
+    /// The signer with the keys of these settings, where there is one.
     ///
     /// # Errors
-    /// When it cannot be read, or is too short.
-    pub fn load_key(&self) -> Result<Option<GrantKey>, Error> {
-        load_key(self.key.as_ref(), self.key_file.as_deref())
+    /// When a key cannot be read or used; when others may read the file of the signing key.
+    pub fn load_signer(&self) -> Result<Option<GrantSigner>, Error> {
+        let shared = load_key(self.key.as_ref(), self.key_file.as_deref())?;
+        let signing = self.signing_key_file.as_deref().map(load_signing_key).transpose()?;
+        Ok(GrantSigner::new(shared, signing))
     }
 }
 
 impl GrantCheckSettings {
     /// Adds what is wrong with them.
     pub fn check(&self, mistakes: &mut Mistakes<'_>) {
-        let Self { required, key, key_file, previous_key, previous_key_file } = self;
+        let Self { key, key_file, previous_key, previous_key_file, .. } = self;
         check_key("key", key.as_ref(), key_file.as_deref(), mistakes);
         check_key("previous_key", previous_key.as_ref(), previous_key_file.as_deref(), mistakes);
 
-        if key.is_some() || key_file.is_some() {
-            return;
-        }
-
-        if *required {
-            let what = "grants are checked with a key: grants.key_file or grants.key must be set";
-            mistakes.add(&format!("{SECTION}.required"), what);
-        }
-        if previous_key.is_some() || previous_key_file.is_some() {
+        let has_shared = key.is_some() || key_file.is_some();
+        let has_public = self.public_keys_file.is_some();
+        if !has_shared && (previous_key.is_some() || previous_key_file.is_some()) {
             let what = "there is none before a key that is not set";
             mistakes.add(&format!("{SECTION}.previous_key"), what);
+        }
+        if has_shared && !has_public && !self.accept_shared_key {
+            let what = "no key counts then: grants.public_keys_file must be set first";
+            mistakes.add(&format!("{SECTION}.accept_shared_key"), what);
+        }
+        if self.required && !has_shared && !has_public {
+            let what = "grants are checked with a key: grants.public_keys_file, or grants.key_file \
+                        or grants.key, must be set";
+            mistakes.add(&format!("{SECTION}.required"), what);
         }
     }
 
     /// The check that these settings ask for. `worker` is what callers are told who refuses.
     ///
     /// # Errors
-    /// When a key cannot be read, or is too short; when grants are required and there is no key.
+    /// When a key cannot be read or used; when grants are required and there is no key.
     pub fn load_check(&self, worker: &'static str) -> Result<GrantCheck, Error> {
-        let Some(key) = load_key(self.key.as_ref(), self.key_file.as_deref())? else {
+        let keys = self.load_keys()?;
+        if keys.is_empty() {
             // These settings may never have gone through `check`.
             return if self.required { Err(Error::KeyMissing) } else { Ok(GrantCheck::off()) };
-        };
-
-        let previous = load_key(self.previous_key.as_ref(), self.previous_key_file.as_deref())?;
+        }
 
         let policy = if self.required {
             GrantPolicy::Require
@@ -121,7 +170,26 @@ impl GrantCheckSettings {
             GrantPolicy::CheckPresent
         };
 
-        Ok(GrantCheck::new(worker, policy, key, previous))
+        Ok(GrantCheck::new(worker, policy, keys))
+    }
+
+    fn load_keys(&self) -> Result<GrantCheckKeys, Error> {
+        let mut keys = GrantCheckKeys::default();
+        if let Some(file) = self.public_keys_file.as_deref() {
+            keys = keys.with_public(load_public_keys(file)?);
+        }
+        if !self.accept_shared_key {
+            return Ok(keys);
+        }
+
+        let Some(key) = load_key(self.key.as_ref(), self.key_file.as_deref())? else {
+            return Ok(keys);
+        };
+        keys = keys.with_shared(key);
+        match load_key(self.previous_key.as_ref(), self.previous_key_file.as_deref())? {
+            Some(previous) => Ok(keys.with_shared(previous)),
+            None => Ok(keys),
+        }
     }
 }
 
@@ -150,6 +218,24 @@ fn load_key(key: Option<&Secret>, file: Option<&Path>) -> Result<Option<GrantKey
     };
 
     Ok(Some(GrantKey::new(trim_key(text.expose()))?))
+}
+
+/// Reads the signing key of a file that only its owner may read.
+///
+/// # Errors
+/// When it cannot be read, others may read it, or it holds something else.
+pub fn load_signing_key(file: &Path) -> Result<GrantSigningKey, Error> {
+    let read = read_private_file(file, KEY_BYTES_MAX);
+    let text = read.map_err(|source| Error::File { file: file.to_owned(), source })?;
+    let key = GrantSigningKey::parse(text.expose());
+    key.map_err(|source| Error::Key { file: file.to_owned(), source })
+}
+
+fn load_public_keys(file: &Path) -> Result<Vec<GrantPublicKey>, Error> {
+    let read = read_secret_file(file, PUBLIC_KEYS_BYTES_MAX);
+    let text = read.map_err(|source| Error::File { file: file.to_owned(), source })?;
+    let keys = GrantPublicKey::parse_list(text.expose());
+    keys.map_err(|source| Error::Key { file: file.to_owned(), source })
 }
 
 /// Line ends after a key do not count: most programs that write a file end it with one.

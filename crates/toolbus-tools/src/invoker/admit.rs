@@ -84,7 +84,7 @@ impl Invoker {
         let progress = recording.stamp_progress(call.progress.clone());
         let asker = call.asker.clone();
         let span = recording.span().clone();
-        let grant_key = self.inner.grant_key.as_ref();
+        let signer = self.inner.grant_signer.as_ref();
         let mut held = Vec::new();
 
         let passing = async {
@@ -96,7 +96,7 @@ impl Invoker {
             let mut passage = Passage::new(call, None, subject, Value::Null);
             let passed = self.pass_gates(&mut passage, &recording).await;
             held = passage.take_held();
-            passed.map(|()| Permit::new(&passage.subject, &passage.call.scope, grant_key))
+            passed.map(|()| Permit::new(&passage.subject, &passage.call.scope, signer))
         };
         let passing = AssertUnwindSafe(passing).catch_unwind().instrument(span);
         let passed = cancel_with(&scope.cancelled, &cancelled, passing).await;

@@ -10,7 +10,7 @@ use super::shape::{Shape, TruncateOutput};
 use super::{Invoker, InvokerInner};
 use crate::artifact::ReadReferences;
 use crate::gate::{Approved, FitsSchema, Gate, Permission, RightKind, StillAllowed, StillWanted};
-use crate::grant::GrantKey;
+use crate::grant::GrantSigner;
 use crate::observe::Observe;
 use crate::policy::{AllowAll, Policy};
 use crate::registry::Registry;
@@ -26,7 +26,7 @@ pub struct InvokerBuilder {
     credentials: Option<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
     meter: Option<Meter>,
-    grant_key: Option<GrantKey>,
+    grant_signer: Option<GrantSigner>,
 }
 
 impl InvokerBuilder {
@@ -40,7 +40,7 @@ impl InvokerBuilder {
             credentials: None,
             shapes: Vec::new(),
             meter: None,
-            grant_key: None,
+            grant_signer: None,
         }
     }
 
@@ -84,10 +84,10 @@ impl InvokerBuilder {
         self
     }
 
-    /// Seals what leaves for workers with this key, so that they can demand it.
+    /// Seals what leaves for workers with the keys of this signer, so that they can demand it.
     #[must_use]
-    pub fn grants(self, key: GrantKey) -> Self {
-        Self { grant_key: Some(key), ..self }
+    pub fn grants(self, signer: impl Into<GrantSigner>) -> Self {
+        Self { grant_signer: Some(signer.into()), ..self }
     }
 
     /// Counts with this meter.
@@ -107,8 +107,9 @@ impl InvokerBuilder {
 
     /// The invoker with other gates.
     pub(super) fn build_with(self, gates: Vec<Box<dyn Gate>>) -> Invoker {
-        let Self { registry, policy, observers, mut shapes, meter, grant_key, references, .. } =
-            self;
+        let Self {
+            registry, policy, observers, mut shapes, meter, grant_signer, references, ..
+        } = self;
         let meter = meter.unwrap_or_else(|| opentelemetry::global::meter(crate::metrics::METER));
         // Whatever the others make of an output, it leaves bounded.
         shapes.push(Arc::new(TruncateOutput));
@@ -122,7 +123,7 @@ impl InvokerBuilder {
             shapes,
             policy,
             recorder,
-            grant_key,
+            grant_signer,
             cleanups,
         };
         Invoker::of(Arc::new(inner))

@@ -38,6 +38,7 @@ fn a_restored_scope_has_no_more_than_the_one_that_was_kept() {
     let restored = restore(&Lineage::of(&scope));
 
     assert_eq!((restored.door, restored.doors), (scope.door, scope.doors));
+    assert_eq!(restored.doors.to_string(), "mcp,chain", "the first one is first");
     assert_eq!((&restored.run, restored.depth), (&scope.run, 1));
     let sees = |tool: &str| restored.view.sees(&ToolId::parse(tool).unwrap());
     assert!(sees("mcp:github/get_issue") && !sees("inside:subagent/report_progress"));

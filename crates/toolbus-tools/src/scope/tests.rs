@@ -47,6 +47,25 @@ fn a_claimed_name_is_bounded() {
 }
 
 #[test]
+fn doors_are_in_the_order_in_which_calls_came_through_them() {
+    let came = DoorSet::of(&[Door::Mcp, Door::Schedule, Door::Mcp]);
+    let scope = scope().with_earlier_doors(came);
+    let child = scope.child(Door::Chain, &CallId::random()).unwrap();
+    let child = child.child(Door::Turn, &CallId::random()).unwrap();
+    assert_eq!(child.doors.to_string(), "mcp,schedule,turn,chain");
+    let json = serde_json::to_value(child.doors).unwrap();
+    assert_eq!(json, serde_json::json!(["mcp", "schedule", "turn", "chain"]));
+    let read: DoorSet = serde_json::from_value(json).unwrap();
+    assert_eq!(read.to_string(), child.doors.to_string());
+
+    let (all, reversed) = (Door::ALL, Door::ALL.map(|door| Door::ALL[7 - door.position()]));
+    assert_eq!(DoorSet::of(&reversed).iter().collect::<Vec<_>>(), reversed);
+    assert_eq!(DoorSet::of(&all), DoorSet::of(&reversed), "sets are equal in any order");
+    assert_ne!(DoorSet::of(&all[1..]), DoorSet::of(&all));
+    assert_eq!(DoorSet::default().iter().next(), None);
+}
+
+#[test]
 fn a_door_is_written_as_it_is_read() {
     for (position, door) in Door::ALL.into_iter().enumerate() {
         assert_eq!(door.position(), position);

@@ -1,5 +1,6 @@
 //! Keys: which texts are one, and who may read their file.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_bus::Progress;
+use toolbus_policy::owner_text;
 use toolbus_testkit::eventually;
 use toolbus_tools::call::{Arguments, Invocation};
 use toolbus_tools::id::{CallId, ToolName};
 use toolbus_tools::policy::{Decision, PolicyRequest};
+use toolbus_tools::scope::Proof;
 use toolbus_tools::{
     Call, CallError, Door, Invoker, Outcome, Output, Principal, Registry, Scope, Tool,
 };
@@ -102,6 +104,37 @@ async fn a_tool_has_its_credentials_and_nothing_that_comes_back_does() {
         }
         let (_, outcome) = everything(&invoker, call("me", "other", json!({}))).await;
         assert_eq!(outcome.unwrap().content.as_deref(), Some("none"));
+    }
+}
+
+/// A later key of a name has neither what was set for the key before nor what was set for the name
+/// when there were no ids.
+#[tokio::test]
+async fn credentials_belong_to_an_owner_and_not_to_a_name() {
+    let of_key = |id: Option<&str>| {
+        let proof = Proof::Token { issuer: "toolbus-keys".into(), id: id.map(Into::into) };
+        Principal { name: "ci".into(), proof }
+    };
+    for place in Place::all().await {
+        let vault = vault(&place).await;
+        let set = async |owner: &Principal| {
+            let place = CredentialPlace::new("test", "TOKEN").for_user(owner_text(owner));
+            vault.put(place, CANARY).await.unwrap();
+        };
+        set(&of_key(Some("1"))).await;
+        let invoker = invoker(place.lazy_vault(key('1')));
+        let has = async |owner: &Principal| {
+            let scope = Scope::new(Door::Http, owner.clone(), AgentName::standard());
+            let call = Call::by_name(&Arc::new(scope), "work", json!({})).unwrap();
+            invoker.invoke(call).await.unwrap().content.as_deref() == Some("***")
+        };
+        assert!(has(&of_key(Some("1"))).await);
+        assert!(!has(&of_key(Some("2"))).await && !has(&of_key(None)).await);
+
+        set(&of_key(None)).await;
+        set(&Principal::local()).await;
+        assert!(has(&of_key(None)).await && has(&Principal::local()).await);
+        assert!(!has(&of_key(Some("2"))).await);
     }
 }
 

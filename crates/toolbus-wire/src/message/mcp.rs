@@ -104,12 +104,23 @@ pub struct McpServerSummary {
     /// Digest of each tool, by the tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_fingerprints: Option<BTreeMap<String, String>>,
+    /// Toolbus extension: the operator has added it. Without this an agent has, or the bridge does
+    /// not say, and that its tools are read-only is not taken on their word.
+    #[serde(
+        default,
+        deserialize_with = "field::or_default",
+        skip_serializing_if = "field::is_default"
+    )]
+    pub operator_added: bool,
     /// Toolbus extension: the tools that say of themselves that they change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only_tools: Option<Vec<String>>,
     /// Toolbus extension: the tools that say of themselves that running them twice is as once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_tools: Option<Vec<String>>,
+    /// Toolbus extension: the tools that say of themselves that they delete or overwrite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive_tools: Option<Vec<String>>,
     /// Version that it tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

@@ -160,7 +160,7 @@ impl Executor for TestTool {
         Ok(Some(Subject {
             id: ToolId::of(&format!("mcp:{server}"), &tool),
             definition: None,
-            annotations: Annotations { read_only, idempotent: read_only },
+            annotations: Annotations { read_only, idempotent: read_only, destructive: false },
             risk: Risk::Medium,
             audience: Default::default(),
         }))

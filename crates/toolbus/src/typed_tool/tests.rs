@@ -139,11 +139,12 @@ fn what_is_said_of_a_tool_is_what_callers_see() {
     assert_eq!((&*seen.aliases, seen.group.as_deref()), (&["plus".to_owned()][..], Some("sums")));
     assert_eq!((&*seen.source, seen.timeout), ("calculator", Duration::from_secs(3)));
     assert_eq!(seen.risk, Some(Risk::Medium));
-    assert_eq!(seen.annotations, Annotations { read_only: false, idempotent: true });
+    assert_eq!(seen.annotations, Annotations { idempotent: true, ..Annotations::default() });
 
     let seen = tool.read_only();
     let seen = seen.definition();
-    assert_eq!(seen.annotations, Annotations { read_only: true, idempotent: true });
+    let expected = Annotations { read_only: true, idempotent: true, destructive: false };
+    assert_eq!(seen.annotations, expected);
     assert_eq!(seen.risk, Some(Risk::Low));
 }
 

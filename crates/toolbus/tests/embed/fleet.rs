@@ -109,7 +109,7 @@ async fn two_programs_share_a_bus() {
 #[tokio::test]
 async fn services_that_check_grants_take_only_requests_with_one() {
     let key = || GrantKey::new("k".repeat(KEY_BYTES_MIN)).unwrap();
-    let check = GrantCheck::new("worker", GrantPolicy::Require, key(), None);
+    let check = GrantCheck::new("worker", GrantPolicy::Require, key());
     let bus = MemoryBus::new();
     let connect = || Arc::new(bus.connect()) as Arc<dyn Bus>;
     let runner = Arc::new(Unavailable("out of snakes".to_owned()));

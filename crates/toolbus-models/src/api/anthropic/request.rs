@@ -4,6 +4,9 @@
 //! the system prompt and, within a session, everything up to the last message. The API has no
 //! temperature any more.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -11,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::api::wire_ids::WireIds;
 use crate::dialect::LoweredTools;
 use crate::message::{AssistantMessage, AssistantPart, Message, ReasoningForm, ToolResult};
+use crate::outside::notices_definition;
 use crate::request::ModelRequest;
 use crate::settings::ReasoningEffort;
 
@@ -35,6 +39,8 @@ struct Body<'a> {
     tools: MarkedTools<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
     messages: Vec<Value>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,17 +57,36 @@ pub(crate) fn write_body(from: &AnthropicRequest<'_>) -> serde_json::Result<Vec<
     let AnthropicRequest { model, request, tools, output_tokens_max, effort } = from;
     let system = (!request.system.trim().is_empty())
         .then(|| json!([marked(json!({"type": "text", "text": *request.system}))]));
+    let (definitions, tool_choice) = offered(request, tools);
     let body = Body {
         model,
         max_tokens: request.output_tokens_max.unwrap_or(*output_tokens_max),
-        tools: MarkedTools(tools.definitions()),
+        tools: MarkedTools(&definitions),
         system,
+        tool_choice,
         messages: messages(from),
         stream: true,
         thinking: effort.map(|_| json!({"type": "adaptive"})),
         output_config: effort.map(|effort| json!({"effort": effort})),
     };
     serde_json::to_vec(&body)
+}
+
+/// The definitions, and the choice between them. The API takes calls of earlier messages only where
+/// there are definitions: a model that is offered nothing gets one that it may not call.
+fn offered<'a>(
+    request: &ModelRequest,
+    tools: &'a LoweredTools,
+) -> (Cow<'a, [Value]>, Option<Value>) {
+    let has_calls = |message: &Arc<Message>| match &**message {
+        Message::Assistant(answer) => answer.calls().next().is_some(),
+        Message::User { .. } | Message::Results { .. } => false,
+    };
+    let definitions = tools.definitions();
+    if !definitions.is_empty() || !request.messages.iter().any(has_calls) {
+        return (Cow::Borrowed(definitions), None);
+    }
+    (Cow::Owned(vec![notices_definition()]), Some(json!({"type": "none"})))
 }
 
 impl MarkedTools<'_> {

@@ -7,8 +7,9 @@ use super::ChatFlavour;
 use crate::api::wire_ids::WireIds;
 use crate::dialect::LoweredTools;
 use crate::message::{
-    AssistantMessage, AssistantPart, Message, OpaqueReasoning, ReasoningForm, ToolResult,
+    AssistantMessage, AssistantPart, Message, OpaqueReasoning, Reasoning, ReasoningForm, ToolResult,
 };
+use crate::outside::NOTICES_TOOL;
 use crate::request::ModelRequest;
 use crate::settings::ReasoningEffort;
 
@@ -16,6 +17,10 @@ use crate::settings::ReasoningEffort;
 const SESSION_ID_CHARS_MAX: usize = 256;
 /// The same of OpenAI.
 const CACHE_KEY_CHARS_MAX: usize = 64;
+/// Families of models that refuse a call without `reasoning_content` while they think.
+const THINKING_FAMILIES: [&str; 2] = ["deepseek", "kimi"];
+/// The reasoning of a call that was made for the model.
+const NOTICE_THOUGHT: &str = "There is text from outside to read.";
 
 /// What a body is written from.
 pub(crate) struct ChatRequest<'a> {
@@ -150,8 +155,36 @@ fn assistant(
     Some(Value::Object(message))
 }
 
+/// Whether the API refuses calls without reasoning, as those do that gave some before, and those of
+/// known families of models. A call that was made for the model has none of its own.
+fn wants_reasoning_content(from: &ChatRequest<'_>) -> bool {
+    let is_of_this_model = |part: &AssistantPart| match part {
+        AssistantPart::Reasoning(Reasoning { opaque: Some(opaque), .. }) => {
+            opaque.form == ReasoningForm::ReasoningContent && opaque.model == from.model
+        }
+        _ => false,
+    };
+    let has_thought = || {
+        from.request.messages.iter().any(|message| match &**message {
+            Message::Assistant(answer) => answer.parts.iter().any(is_of_this_model),
+            Message::User { .. } | Message::Results { .. } => false,
+        })
+    };
+
+    let name = from.model.to_ascii_lowercase();
+    from.flavour == ChatFlavour::Compatible
+        && (THINKING_FAMILIES.iter().any(|family| name.contains(family)) || has_thought())
+}
+
 /// The member for reasoning that this API wants back, where there is some.
 fn reasoning(from: &ChatRequest<'_>, answer: &AssistantMessage) -> Option<(&'static str, Value)> {
+    let is_thought = |part: &AssistantPart| matches!(part, AssistantPart::Reasoning(_));
+    let has_thought = answer.parts.iter().any(is_thought);
+    if !has_thought && answer.calls().any(|call| call.name == NOTICES_TOOL) {
+        let thought = || ("reasoning_content", json!(NOTICE_THOUGHT));
+        return wants_reasoning_content(from).then(thought);
+    }
+
     let mut kept = answer.parts.iter().filter_map(|part| match part {
         AssistantPart::Reasoning(reasoning) => reasoning.opaque.as_ref(),
         AssistantPart::Text { .. } | AssistantPart::Call(_) => None,

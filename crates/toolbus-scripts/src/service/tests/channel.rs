@@ -170,7 +170,7 @@ async fn requests_have_limits_of_their_own() {
 #[tokio::test]
 async fn a_script_with_a_channel_needs_a_grant_of_its_own() {
     let key = GrantKey::new("the key of agents and of workers").unwrap();
-    let grants = GrantCheck::new("scripts manager", GrantPolicy::Require, key, None);
+    let grants = GrantCheck::new("scripts manager", GrantPolicy::Require, key);
     let stage = stage(false, grants).await;
     let error = stage.run("1", asker(|params| async move { Ok(params) })).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Denied);

@@ -38,7 +38,7 @@ async fn stage(key_of_agent: Option<GrantKey>) -> Stage {
     let asked = Arc::default();
     let answer: Box<Answer> = Box::new(|_| Ok(printed("42\n", Ending::Exited(0))));
     let runner = Arc::new(Scripted { answer, asked: Arc::clone(&asked) });
-    let grants = GrantCheck::new("scripts manager", GrantPolicy::Require, key(), None);
+    let grants = GrantCheck::new("scripts manager", GrantPolicy::Require, key());
     let four = NonZeroU16::new(4).unwrap();
     let options = WorkerOptions { concurrency: four, allowance: ALLOWANCE, grants };
     let worker = serve(Arc::clone(&bus), &InstanceId::random(), runner, options).await;

@@ -15,11 +15,13 @@ use toolbus_wire::name::AgentName;
 use toolbus_wire::topic;
 
 use super::super::header_value::HEADER_BYTES_MAX;
-use super::super::{KeyTooShort, Permit};
+use super::super::{GrantSigner, GrantSigningKey, KeyTooShort, Permit};
 use super::*;
 use crate::scope::{Door, Principal, Proof, Scope};
 use crate::subject::Subject;
 use crate::tool::{Annotations, Risk};
+
+mod signed;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// Every header that a worker acts on, listed again: one that is left out of the MAC shows here.
@@ -36,9 +38,20 @@ const ACTED_ON: [&str; 10] = [
     header::ASK_KINDS,
 ];
 const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
+/// The bytes from 0 to 31.
+const SIGNING_KEY: &str = "ed25519-private:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 fn key(secret: &str) -> GrantKey {
     GrantKey::new(secret).unwrap()
+}
+
+fn signing_key(text: &str) -> GrantSigningKey {
+    GrantSigningKey::parse(text).unwrap()
+}
+
+/// The keys of a worker that knows the agent with this key.
+fn public_half(text: &str) -> GrantCheckKeys {
+    GrantCheckKeys::default().with_public([signing_key(text).public_key().clone()])
 }
 
 /// The topic of every request here.
@@ -49,6 +62,10 @@ fn subject() -> ToolId {
 }
 
 fn permit_of(principal: Principal, secret: &str) -> Permit {
+    permit_by(principal, Some(&GrantSigner::from(key(secret))))
+}
+
+fn permit_by(principal: Principal, signer: Option<&GrantSigner>) -> Permit {
     let subject = Subject {
         id: subject(),
         definition: None,
@@ -57,7 +74,7 @@ fn permit_of(principal: Principal, secret: &str) -> Permit {
         audience: Default::default(),
     };
     let scope = Scope::new(Door::Mcp, principal, AgentName::standard());
-    Permit::new(&subject, &scope, Some(&key(secret)))
+    Permit::new(&subject, &scope, signer)
 }
 
 fn received(envelope: &Envelope) -> Received<'_> {
@@ -95,14 +112,24 @@ fn sealed() -> Envelope {
     sealed_by(&permit_of(Principal::local(), SECRET), in_a_minute())
 }
 
+fn signed() -> Envelope {
+    let signer = GrantSigner::from(signing_key(SIGNING_KEY));
+    sealed_by(&permit_by(Principal::local(), Some(&signer)), in_a_minute())
+}
+
 fn check(policy: GrantPolicy) -> GrantCheck {
-    GrantCheck::new("bridge", policy, key(SECRET), None)
+    GrantCheck::new("bridge", policy, key(SECRET))
 }
 
 fn active(keys: &[&str]) -> ActiveCheck {
+    let keys = keys.iter().map(|secret| key(secret));
+    active_with(keys.fold(GrantCheckKeys::default(), GrantCheckKeys::with_shared))
+}
+
+fn active_with(keys: GrantCheckKeys) -> ActiveCheck {
     ActiveCheck {
         worker: "bridge",
-        keys: keys.iter().map(|secret| key(secret)).collect(),
+        keys,
         policy: GrantPolicy::Require,
         checks: GRANT_CHECKS.counter(&opentelemetry::global::meter(METER)),
     }
@@ -140,7 +167,7 @@ fn what_an_agent_has_sealed_passes_with_what_it_claims() {
 
 #[test]
 fn a_permit_without_a_key_leaves_no_grant() {
-    let keyless = Permit { key: None, ..permit_of(Principal::local(), SECRET) };
+    let keyless = permit_by(Principal::local(), None);
     let envelope = sealed_by(&keyless, in_a_minute());
     assert_eq!(envelope.headers.get(header::GRANT), None);
     assert_eq!(verify(&envelope), Err(Refusal::Missing));
@@ -198,26 +225,35 @@ fn every_part_of_a_request_is_sealed() {
     }
 
     for (what, change) in changes {
-        let mut envelope = sealed();
-        assert!(verify(&envelope).is_ok(), "{what}");
-        change(&mut envelope);
-        assert_eq!(verify(&envelope), Err(Refusal::Mismatch), "{what}");
+        let shared = (sealed(), active(&[SECRET]));
+        let signed = (signed(), active_with(public_half(SIGNING_KEY)));
+        for (mut envelope, check) in [shared, signed] {
+            let verify = |envelope: &Envelope| {
+                check.verify(&TOPIC, envelope, &subject(), unix_now()).map(|_| ())
+            };
+            assert_eq!(verify(&envelope), Ok(()), "{what}");
+            change(&mut envelope);
+            assert_eq!(verify(&envelope), Err(Refusal::Mismatch), "{what}");
+        }
     }
 }
 
 #[test]
 fn a_grant_is_for_one_topic_and_one_subject() {
-    let envelope = sealed();
-    let check = active(&[SECRET]);
-    let at = |topic: &Topic, subject: ToolId| check.verify(topic, &envelope, &subject, unix_now());
+    let shared = (sealed(), active(&[SECRET]));
+    let signed = (signed(), active_with(public_half(SIGNING_KEY)));
+    for (envelope, check) in [shared, signed] {
+        let at =
+            |topic: &Topic, subject: ToolId| check.verify(topic, &envelope, &subject, unix_now());
 
-    assert!(at(&topic::TOOL_INVOKE_MCP, subject()).is_ok());
-    assert_eq!(at(&topic::SCRIPT_INVOKE, subject()), Err(Refusal::Mismatch));
-    for (provider, tool) in
-        [("mcp:files", "read"), ("mcp:mail", "delete"), ("mcp:file", "s/delete")]
-    {
-        let other = ToolId::of(provider, tool);
-        assert_eq!(at(&topic::TOOL_INVOKE_MCP, other), Err(Refusal::Mismatch), "{provider}/{tool}");
+        assert!(at(&topic::TOOL_INVOKE_MCP, subject()).is_ok());
+        assert_eq!(at(&topic::SCRIPT_INVOKE, subject()), Err(Refusal::Mismatch));
+        for (provider, tool) in
+            [("mcp:files", "read"), ("mcp:mail", "delete"), ("mcp:file", "s/delete")]
+        {
+            let other = at(&topic::TOOL_INVOKE_MCP, ToolId::of(provider, tool));
+            assert_eq!(other, Err(Refusal::Mismatch), "{provider}/{tool}");
+        }
     }
 }
 
@@ -260,8 +296,8 @@ fn the_key_and_the_one_before_it_count() {
     assert_eq!(by(&[OTHER_SECRET]), Err(Refusal::Mismatch));
     assert_eq!(by(&[OTHER_SECRET, &format!("{SECRET}0")]), Err(Refusal::Mismatch));
 
-    let changed =
-        GrantCheck::new("bridge", GrantPolicy::Require, key(OTHER_SECRET), Some(key(SECRET)));
+    let keys = GrantCheckKeys::from(key(OTHER_SECRET)).with_shared(key(SECRET));
+    let changed = GrantCheck::new("bridge", GrantPolicy::Require, keys);
     assert!(changed.check(received(&envelope), subject).is_ok());
     assert_eq!(GrantKey::new(&SECRET[1..]).err(), Some(KeyTooShort(31)));
 }
@@ -331,12 +367,16 @@ fn a_request_without_a_grant_passes_where_none_is_required() {
     assert!(check(GrantPolicy::Require).is_granted(&granted.headers));
 }
 
-/// How often each result is counted of these requests.
-fn counted(policy: GrantPolicy, envelopes: &[Envelope]) -> Vec<(String, u64)> {
+/// How often each version and result is counted of these requests.
+fn counted(
+    policy: GrantPolicy,
+    keys: GrantCheckKeys,
+    envelopes: &[Envelope],
+) -> Vec<(String, u64)> {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
-    let check = GrantCheck::of_meter("bridge", policy, vec![key(SECRET)], &provider.meter("test"));
+    let check = GrantCheck::of_meter("bridge", policy, keys, &provider.meter("test"));
 
     for envelope in envelopes {
         // What becomes of it, others test.
@@ -350,8 +390,12 @@ fn counted(policy: GrantPolicy, envelopes: &[Envelope]) -> Vec<(String, u64)> {
             assert_eq!(metric.name(), "toolbus.grant.checks");
             let AggregatedMetrics::U64(MetricData::Sum(sum)) = metric.data() else { panic!() };
             for point in sum.data_points() {
-                let labels: Vec<_> = point.attributes().map(|kv| kv.value.to_string()).collect();
-                points.push((labels.join(","), point.value()));
+                let label = |name: &str| {
+                    let found = point.attributes().find(|kv| kv.key.as_str() == name);
+                    found.map(|kv| kv.value.to_string()).unwrap_or_default()
+                };
+                let labels = [label(GRANT_VERSION), label(GRANT_RESULT)].join(" ");
+                points.push((labels, point.value()));
             }
         }
     }
@@ -366,10 +410,10 @@ fn what_is_found_is_counted_a_missing_grant_by_what_became_of_it() {
     let envelopes = [sealed(), request(), request(), forged];
     let of = |points: [(&str, u64); 3]| points.map(|(label, count)| (label.to_owned(), count));
 
-    let taken = counted(GrantPolicy::CheckPresent, &envelopes);
-    assert_eq!(taken, of([("mismatch", 1), ("missing", 2), ("valid", 1)]));
-    let refused = counted(GrantPolicy::Require, &envelopes);
-    assert_eq!(refused, of([("mismatch", 1), ("missing_refused", 2), ("valid", 1)]));
+    let taken = counted(GrantPolicy::CheckPresent, key(SECRET).into(), &envelopes);
+    assert_eq!(taken, of([("1 mismatch", 1), ("1 valid", 1), ("none missing", 2)]));
+    let refused = counted(GrantPolicy::Require, key(SECRET).into(), &envelopes);
+    assert_eq!(refused, of([("1 mismatch", 1), ("1 valid", 1), ("none missing_refused", 2)]));
 }
 
 /// Takes what is logged.
@@ -401,14 +445,15 @@ fn neither_a_key_nor_a_grant_is_in_a_log_or_an_error() {
     let other = sealed_by(&permit_of(Principal::local(), OTHER_SECRET), in_a_minute());
 
     let mut texts = String::new();
-    let requests = [sealed(), forged, other, request()];
+    let requests = [sealed(), forged, other, signed(), request()];
     tracing::subscriber::with_default(subscriber, || {
         for envelope in &requests {
             let received = received(envelope);
             let check = check(GrantPolicy::Require);
             tracing::error!(?check, ?received, headers = ?envelope.headers);
             let permit = permit_of(Principal::local(), SECRET);
-            tracing::error!(?permit);
+            let (signing, public) = (signing_key(SIGNING_KEY), public_half(SIGNING_KEY).public);
+            tracing::error!(?permit, ?signing, ?public);
             if let Err(error) = check.check(received, subject) {
                 texts += &format!("{error:?} {error}");
             }
@@ -419,11 +464,14 @@ fn neither_a_key_nor_a_grant_is_in_a_log_or_an_error() {
     assert!(texts.contains("refused a request without a valid grant"), "{texts}");
     assert!(texts.contains("source=\"RockBot\""), "{texts}");
     assert!(texts.contains("this bridge requires a grant"), "{texts}");
-    let grants = requests.iter().filter(|request| request.headers.get(header::GRANT).is_some());
-    for mac in grants.map(|request| parts(request).remove(3)) {
-        assert!(!texts.contains(&mac), "{texts}");
+    for name in [header::GRANT, header::SIGNED_GRANT] {
+        for grant in requests.iter().filter_map(|request| request.headers.get(name)) {
+            let proof = grant.rsplit('.').next().unwrap();
+            assert!(!texts.contains(proof), "{texts}");
+        }
     }
     assert!(!texts.contains(SECRET) && !texts.contains(OTHER_SECRET), "{texts}");
+    assert!(!texts.contains("AAECAwQF"), "{texts}");
 }
 
 proptest! {

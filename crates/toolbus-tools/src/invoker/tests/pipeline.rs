@@ -60,7 +60,7 @@ fn fine() -> std::future::Ready<Outcome> {
 }
 
 fn demand() -> Decision {
-    Decision::Ask(ApprovalDemand { rule: "rule".into(), reason: "because".into() })
+    Decision::Ask(ApprovalDemand::new("rule", "because"))
 }
 
 fn gate_names(invoker: &Invoker) -> Vec<&'static str> {

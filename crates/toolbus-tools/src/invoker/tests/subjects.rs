@@ -86,9 +86,7 @@ impl Gate for Approver {
 
 #[tokio::test]
 async fn a_call_that_needs_an_approval_runs_only_with_it() {
-    let ask = |_: &PolicyRequest<'_>| {
-        Decision::Ask(ApprovalDemand { rule: "all".into(), reason: "to be seen".into() })
-    };
+    let ask = |_: &PolicyRequest<'_>| Decision::Ask(ApprovalDemand::new("all", "to be seen"));
     let alone = gateway().policy(ask).build();
     let approving = gateway().policy(ask).gate(Approver).build();
     let refused = [(&alone, "list_repos"), (&alone, "delete_repo"), (&approving, "delete_repo")];
@@ -97,7 +95,7 @@ async fn a_call_that_needs_an_approval_runs_only_with_it() {
         assert_eq!((error.code, error.execution), (ErrorCode::Denied, Execution::NotStarted));
         let expected = format!(
             "'mcp:github/{tool}' needs an approval (to be seen), and nobody can be asked for it \
-             here: rule 'all'"
+             here: rule 'all'. To allow it, change the rule"
         );
         assert_eq!(error.message, expected);
     }
@@ -141,7 +139,7 @@ async fn arguments_that_name_another_tool_after_the_gates_are_refused() {
 #[tokio::test]
 async fn a_policy_that_is_replaced_while_a_call_waits_decides_again() {
     let asked = Arc::new(AtomicUsize::new(0));
-    let demand = || ApprovalDemand { rule: "new".into(), reason: "it was replaced".into() };
+    let demand = || ApprovalDemand::new("new", "it was replaced");
     for (second, expected) in [
         (Decision::Allow, None),
         (Decision::Deny("not any more".into()), Some("is not allowed: not any more")),
@@ -376,7 +374,7 @@ fn read_of(name: &str) -> Subject {
     Subject {
         id: ToolId::of("mcp:x", name),
         definition: None,
-        annotations: Annotations { read_only: true, idempotent: true },
+        annotations: Annotations { read_only: true, idempotent: true, destructive: false },
         risk: Risk::Low,
         audience: Default::default(),
     }

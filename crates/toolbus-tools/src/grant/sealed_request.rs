@@ -6,13 +6,16 @@ use toolbus_bus::{Envelope, Topic};
 use toolbus_wire::header;
 
 use super::Claims;
-use super::key::GrantKey;
+use super::shared_key::GrantKey;
 use crate::id::ToolId;
 
-/// What these MACs are for, so that the key can be mistaken for no other use of it.
-const DOMAIN: &[u8] = b"toolbus-grant";
-/// The version of all that is here; it leads the header.
-pub(super) const VERSION: &str = "1";
+/// What these MACs and signatures are for, so that the keys can be mistaken for no other use of
+/// them.
+const DOMAIN: &str = "toolbus-grant";
+/// The version of a grant by the shared key. It leads the header and is sealed.
+pub(super) const SHARED_VERSION: &str = "1";
+/// The version of a signed grant. It leads the header and is sealed.
+pub(super) const SIGNED_VERSION: &str = "2";
 
 /// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and
 /// its arguments. The trace is not: it decides about nothing. Nor is the expiry, which the broker
@@ -49,16 +52,32 @@ impl<'a> SealedRequest<'a> {
 
     /// The MAC over it and these claims.
     pub(super) fn mac(&self, key: &GrantKey, claims: &Claims) -> Hmac<Sha256> {
-        let Self { topic, envelope, subject, body_digest } = self;
         let mut mac = key.start_mac();
+        self.write_parts(&[SHARED_VERSION], claims, |bytes| mac.update(bytes));
+        mac
+    }
+
+    /// The bytes that are signed for it and these claims, with the key of this id.
+    pub(super) fn signed_bytes(&self, key_id: &str, claims: &Claims) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write_parts(&[SIGNED_VERSION, key_id], claims, |part| bytes.extend_from_slice(part));
+        bytes
+    }
+
+    /// Hands over every part, behind the domain and `scheme`: the version of the grant, and what
+    /// else tells its kind from others.
+    fn write_parts(&self, scheme: &[&str], claims: &Claims, mut write: impl FnMut(&[u8])) {
+        let Self { topic, envelope, subject, body_digest } = self;
         let mut add = |part: &[u8]| {
             // With its length, so that parts that are shifted against each other are other parts.
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
+            write(&(part.len() as u64).to_be_bytes());
+            write(part);
         };
 
-        add(DOMAIN);
-        add(VERSION.as_bytes());
+        add(DOMAIN.as_bytes());
+        for part in scheme {
+            add(part.as_bytes());
+        }
         add(claims.principal.as_bytes());
         add(&claims.expires_unix_ms.to_be_bytes());
 
@@ -79,6 +98,5 @@ impl<'a> SealedRequest<'a> {
         }
 
         add(body_digest);
-        mac
     }
 }

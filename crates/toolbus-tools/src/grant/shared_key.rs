@@ -1,4 +1,4 @@
-//! The key that agents seal with and workers check with.
+//! The key that agents and workers share: either of them can make a grant with it.
 
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
@@ -6,7 +6,7 @@ use sha2::Sha256;
 /// Shortest key, in bytes: as many as a MAC has.
 pub const KEY_BYTES_MIN: usize = 32;
 
-/// A key of grants. It is never printed: there is no `Debug` for it.
+/// A key of grants that agents and workers share. It is never printed: there is no `Debug` for it.
 #[derive(Clone)]
 pub struct GrantKey(Hmac<Sha256>);
 

@@ -1,0 +1,20 @@
+//! The check of the policy: which preset is active.
+
+use toolbus_config::Finding;
+use toolbus_policy::PolicySettings;
+
+/// Says which preset is active, and how many rules the operator has written before it.
+pub(super) fn describe(policy: &PolicySettings) -> Finding {
+    let preset = policy
+        .preset
+        .map_or_else(|| "no preset".to_owned(), |preset| format!("the preset {preset} is active"));
+    let own = match policy.rules.len() {
+        0 => "no rules of the settings".to_owned(),
+        1 => "1 rule of the settings".to_owned(),
+        count => format!("{count} rules of the settings"),
+    };
+    Finding::ok("policy", format!("{preset}, {own}: agent-host policy show prints it"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The text that begins a turn: words that a person typed, or text from outside.
+
+use toolbus_models::outside::OutsideText;
+use toolbus_tools::{ForeignText, Lineage, Nonce};
+
+use crate::conversation::{Event, Occasion, Outside};
+
+/// The beginning of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// The text, by who wrote it.
+    pub words: Words,
+    /// Its id, where it may come twice: it is answered once, and each time with the same answer.
+    pub id: Option<String>,
+}
+
+/// The text that begins a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Words {
+    /// Words that a person typed. The model reads it as the message of the user.
+    Person(String),
+    /// Text from outside. The model reads it as the result of a call, between marks.
+    Outside(Occasion, OutsideText),
+}
+
+impl Said {
+    /// Begins a turn with words that a person typed.
+    #[must_use]
+    pub fn by_person(text: String, id: Option<String>) -> Self {
+        Self { words: Words::Person(text), id }
+    }
+
+    /// Begins a turn with text from outside.
+    #[must_use]
+    pub fn from_outside(occasion: Occasion, text: OutsideText, id: String) -> Self {
+        Self { words: Words::Outside(occasion, text), id: Some(id) }
+    }
+
+    /// Returns the event that begins the turn. Its nonce is drawn here: nothing from outside has
+    /// seen it.
+    pub(crate) fn into_event(self, hint: Option<ForeignText>, lineage: Lineage) -> Event {
+        let Self { words, id } = self;
+        let (text, outside) = match words {
+            Words::Person(text) => (text, None),
+            Words::Outside(occasion, OutsideText { from, text }) => {
+                (text.into_string(), Some(Outside { occasion, from }))
+            }
+        };
+        let (nonce, lineage) = (Some(Nonce::random()), Some(lineage));
+        Event::Said { text, outside, nonce, hint, id, lineage }
+    }
+}
+
+impl Words {
+    /// Returns the text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Person(text) => text,
+            Self::Outside(_, OutsideText { text, .. }) => text.as_str(),
+        }
+    }
+}
+
+impl From<String> for Said {
+    fn from(text: String) -> Self {
+        Self::by_person(text, None)
+    }
+}
