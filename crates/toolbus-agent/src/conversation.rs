@@ -336,6 +336,7 @@ impl Conversation {
                 self.begin(text, outside, nonce, hint)
             }
             Event::Noticed { id: _, from, text } => self.notice(from, text),
+
             Event::Rated { message: _, is_positive } => {
                 self.rating = Some(is_positive);
                 Ok(Vec::new())

@@ -74,8 +74,9 @@ pub(crate) async fn ask(
 /// The question for a caller that supports approvals. For arguments over 64 KiB it has the member
 /// `argumentsParts` instead of `arguments`. The answer is an object of `action` (`approve`,
 /// `deny` or `modify`), of `modifiedArguments` with the last, and of `remember` (`once`, `session`,
-/// `tool` or `arguments`; when it is missing, the question's own `remember` holds), or of `forChain` with how many `calls` more the same chain may make, and
-/// the `arguments` that they have.
+/// `tool` or `arguments`; when it is missing, the question's own `remember` holds), or of
+/// `forChain` with how many `calls` more the same chain may make, and the `arguments` that they
+/// have.
 fn approval_params(approval: &Approval) -> Value {
     let arguments = &approval.binding.arguments;
     let (shown, value) = ShownArguments::of(arguments).to_member(arguments);

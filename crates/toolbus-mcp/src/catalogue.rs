@@ -239,8 +239,8 @@ impl<'a> Listing<'a> {
     }
 
     /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name,
-    /// its own name is none that the protocol has, or it is that of a method: the tool would have the
-    /// subject of reads by this method.
+    /// its own name is none that the protocol has, or it is that of a method: the tool would have
+    /// the subject of reads by this method.
     fn read_tool(&mut self, mut read: WrittenDefinition<'_>) -> Option<(Tool, Definition)> {
         let findings = &mut self.catalogue.findings;
         let mut found = HiddenCounts::default();

@@ -344,6 +344,7 @@ fn instructions(definitions: &[Value]) -> String {
          come with the next message. Never write results yourself.\n\n{RESULTS_EXPLAINED}\n\nThese \
          are the tools:\n"
     );
+
     for definition in definitions {
         let member = |name: &str| definition[name].as_str().unwrap_or_default();
         let schema = &definition["inputSchema"];

@@ -100,6 +100,7 @@ pub fn register(registry: &Registry, shell: Shell) -> Result<(), registry::Error
         },
         "required": ["command"]
     });
+
     let seconds = shell.inner.timeout.as_secs_f64();
     let description = format!(
         "Execute a shell command (bash) in the working directory and return what it prints: stdout, \

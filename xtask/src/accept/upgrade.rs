@@ -78,8 +78,8 @@ const SCENARIOS: [Scenario; 5] = [
     },
 ];
 
-/// Runs the scenarios that have not passed at this commit: `[--scenario NAME]...`. One that is named
-/// runs again.
+/// Runs the scenarios that have not passed at this commit: `[--scenario NAME]...`. One that is
+/// named runs again.
 pub(super) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let mut chosen = Vec::new();
     let mut arguments = arguments.iter();

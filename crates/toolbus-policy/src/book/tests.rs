@@ -137,7 +137,7 @@ doors = ["mcp"]
     };
     let decided = |scope: &Scope, tool: &str| explain(&book, scope, tool).1;
     let by_mcp = inner(Door::Mcp).unwrap();
-    assert_eq!(by_mcp.doors.to_string(), "mcp,turn,chain");
+    assert_eq!(by_mcp.doors.to_string(), "mcp,chain,turn");
     assert_eq!(decided(&by_mcp, "x/delete_all"), "rule 'no-deletes'");
     assert_eq!(decided(&by_mcp, "x/send_mail"), "rule 'asked'");
     assert_eq!(decided(&by_mcp, "x/read"), "default");

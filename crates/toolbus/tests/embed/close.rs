@@ -203,7 +203,7 @@ async fn a_toolbus_that_is_dropped_leaves_nothing_behind() {
     let toolbus = toolbus.serve_calls(NonZeroU16::MIN).open().await.unwrap();
     let elsewhere = caller_of(&bus, &toolbus, "work").await;
     assert!(toolbus.wait_for_servers(LIMIT).await);
-    assert_eq!(processes_with(&mark), 1);
+    assert!(processes_with(&mark) > 0);
     work.go.notify_one();
     assert_eq!(text(call(&elsewhere, "work", json!({})).await), "done");
     work.started.notified().await;

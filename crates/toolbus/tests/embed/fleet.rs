@@ -152,7 +152,7 @@ async fn servers_of_a_text_are_started_announced_and_ended() {
     let arguments = json!({"text": "hello"});
     let by_gateway = json!({"server_name": "own", "tool_name": "shout", "arguments": arguments});
     assert_eq!(text(call(&toolbus, "mcp_invoke_tool", by_gateway).await), "HELLO");
-    assert_eq!(processes_with(&mark), 1);
+    assert!(processes_with(&mark) > 0);
 
     toolbus.close().await;
     assert_eq!(processes_with(&mark), 0);
