@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace;
 
-/// The folder of programs of earlier commits.
+/// Folder of the programs of earlier commits.
 pub(crate) const EARLIER_FOLDER: &str = "toolbus-earlier";
 /// Folders in the user's cache folder, and what is in each.
 const FOLDERS: [(&str, &str); 3] = [

@@ -63,8 +63,8 @@ impl ClusterParts {
         self.is_missing
     }
 
-    /// Builds images of programs of another commit, by the recipe in its sources, and gives the
-    /// cluster those, too.
+    /// Builds images of another commit's programs with the Dockerfile in its sources, and loads
+    /// them into the cluster too.
     pub(crate) fn add_images(
         &self,
         source: &Path,

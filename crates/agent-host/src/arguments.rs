@@ -158,9 +158,9 @@ pub enum Command {
     /// vault.key_command gives. Exit code: 0 when it is done; 1 when it cannot be, such as with the
     /// wrong key; 2 when it is asked for wrongly, or there is no vault.
     Vault(Vault),
-    /// Make the keys that requests to workers are signed with
+    /// Manage the keys that sign requests to workers
     ///
-    /// Exit code: 0 when it is done; 1 when it cannot be; 2 when it is asked for wrongly.
+    /// Exit code: 0 on success; 1 on failure; 2 on a usage error.
     Grants(GrantsOptions),
     /// Log in at a service that tools use, in a browser
     ///
@@ -387,8 +387,8 @@ pub enum ApprovalsCommand {
         #[arg(long, value_name = "JSON", requires = "chain_calls")]
         matching: Option<String>,
 
-        /// How long it holds for calls to come, such as 8h [default: approvals.remember_for; a year
-        /// where the rule asks once per tool]
+        /// Time for which the answer covers later calls, such as 8h [default:
+        /// approvals.remember_for; a year where the rule asks once per tool]
         #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
         remember_for: Option<Duration>,
 
@@ -525,8 +525,8 @@ pub struct CredentialName {
     #[arg(long, value_name = "TOOL")]
     pub tool: Option<String>,
 
-    /// For calls of this caller only, such as claimed:alice; `set` for token:toolbus-keys/NAME is
-    /// for the key that has the name now, and `list` shows its id
+    /// Only for calls of this caller, such as claimed:alice; `set` resolves token:toolbus-keys/NAME
+    /// to the key that has this name now, and `list` shows the id of the key
     #[arg(long, value_name = "PRINCIPAL", value_parser = parse_owner_argument)]
     pub user: Option<Principal>,
 }
@@ -629,7 +629,7 @@ fn parse_principal_argument(text: &str) -> Result<Principal, String> {
     parse_principal(text).map_err(|error| error.to_string())
 }
 
-/// Reads a principal with the id of its key, as `vault list` shows it.
+/// Parses a principal, with the id of its key where `vault list` shows one.
 fn parse_owner_argument(text: &str) -> Result<Principal, String> {
     parse_owner(text).map_err(|error| error.to_string())
 }

@@ -235,7 +235,7 @@ impl Fleet {
     }
 }
 
-/// An agent of the settings' name, with its policy and the keys of its grants.
+/// Starts a builder with the name in the settings, the policy and the signer of grants.
 fn begin(
     settings: &Settings,
     policy: &LivePolicy,

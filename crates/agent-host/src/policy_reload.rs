@@ -46,7 +46,7 @@ impl SettingsSource {
         loaded.map(|loaded| loaded.settings)
     }
 
-    /// The settings file, whether it is there or not.
+    /// The settings file, which may not exist.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.common.file(&Environment::of_process()).path().map(Path::to_owned)
     }

@@ -91,7 +91,7 @@ impl ScheduledTurns {
     }
 }
 
-/// The source of a task and of what comes of it: a model has written the task.
+/// Returns the source name of a task and of its results. A model wrote the task.
 fn source_of(fire: &Fire) -> String {
     format!("scheduled task {}", fire.name)
 }

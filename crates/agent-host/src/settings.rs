@@ -167,8 +167,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Has MCP servers behind a shield see none of the files that hold secrets or state of these
-    /// settings, and not the file that these settings are from.
+    /// Hides the files that hold secrets or state of these settings, and the settings file itself,
+    /// from MCP servers behind a shield.
     pub(crate) fn hide_secrets(&mut self, file: Option<PathBuf>) {
         let mut paths = toolbus_config::secret_paths(self);
         let location = state::location(self).ok().flatten();

@@ -27,8 +27,8 @@ pub(crate) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | '\t') || !(c.is_control() || is_invisible(c))
 }
 
-/// Characters that turn the direction of a text or hide in it, so that it is read as another. A
-/// terminal shows the others by its font: selectors of emoji, and signs of private use.
+/// Characters that change the direction of text or hide in it, so that it reads as another text.
+/// Terminals display the other invisible characters (emoji selectors, private use) with their font.
 fn is_invisible(c: char) -> bool {
     let kind = hidden_text::invisible_kind(c);
     kind.is_some_and(|kind| !matches!(kind, HiddenKind::VariationSelector | HiddenKind::PrivateUse))

@@ -105,8 +105,8 @@ impl Settings {
         Location::or_default(self.store.as_ref().map(Secret::expose))
     }
 
-    /// Has servers behind a shield see none of the files that hold secrets of these settings, and
-    /// not the file that these settings are from.
+    /// Hides the files that hold secrets of these settings, and the settings file itself, from
+    /// servers behind a shield.
     pub(crate) fn hide_secrets(&mut self, file: Option<PathBuf>) {
         let mut paths = toolbus_config::secret_paths(self);
         let location = self.location().ok().flatten();

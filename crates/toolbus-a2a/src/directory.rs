@@ -167,7 +167,7 @@ impl Directory {
         let mut agents = agents.lock();
         for row in rows {
             let (id, seen_ms): (String, i64) = (row.try_get("id")?, row.try_get("seen_ms")?);
-            // Rows of older releases hold cards that are not clean.
+            // Rows of older releases hold cards that were not cleaned.
             let card = toolbus_json::from_trusted::<AgentCard>(row.try_get("card")?);
             let Some(card) = card.ok().and_then(|card| check_card(card).ok()) else { continue };
             if claimed.lock().contains(&id) {
@@ -427,7 +427,7 @@ pub fn service_of(card: AgentCard) -> Service {
     }
 }
 
-/// A card as it is kept: an agent that can be asked, and no more text than there may be, cleaned
+/// Prepares a card for storage: the agent must be addressable, and its text is bounded and cleaned
 /// for models.
 fn check_card(card: AgentCard) -> Result<AgentCard, CardError> {
     AgentName::parse(&card.agent_name)?;

@@ -256,7 +256,8 @@ impl Agent {
     }
 
     /// Creates the scope for turns of an agent that a principal has in this session. `doors` lists
-    /// the doors that the request came through; the last one is the door of the scope.
+    /// the doors that the request came through; the last one is the door of the scope. The calls of
+    /// the turn also come through [`Door::Turn`].
     ///
     /// # Panics
     /// If there is no door.
@@ -270,7 +271,7 @@ impl Agent {
     ) -> Scope {
         let door = *doors.last().expect("a turn comes in by a door");
         let scope = Scope::new(door, principal, agent.clone());
-        let scope = scope.with_earlier_doors(DoorSet::of(doors));
+        let scope = in_turn(scope.with_earlier_doors(DoorSet::of(doors)));
         self.deps.invoker.begin_run(scope.with_session(Some(session)))
     }
 
@@ -290,8 +291,8 @@ impl Agent {
     }
 
     /// Creates the scope of a run that begins now, of work that was begun in another run: it sees
-    /// and reaches no more than that one, came through its doors and this one, and has a budget of
-    /// its own.
+    /// and reaches no more than that one, came through its doors, this one and [`Door::Turn`], and
+    /// has a budget of its own.
     ///
     /// # Errors
     /// When no scope has such a lineage.
@@ -305,7 +306,7 @@ impl Agent {
         let lineage = lineage.clone().for_new_runs();
         let scope = lineage.restore(principal, agent, Some(session), Budget::unlimited())?;
         let scope = Scope { door, run: RunId::random(), ..scope };
-        Ok(self.deps.invoker.begin_run(scope.through(DoorSet::of(&[door]))))
+        Ok(self.deps.invoker.begin_run(in_turn(scope.through(DoorSet::of(&[door])))))
     }
 
     /// Counts a turn that a notice begins in the run of this lineage. Returns false if the run has
@@ -327,7 +328,7 @@ impl Agent {
             deps: &self.deps,
             runs: &self.runs,
             context,
-            scope: Arc::clone(&context.scope),
+            scope: Arc::new(in_turn(Scope::clone(&context.scope))),
             session,
             inbox,
             work: vec![work],
@@ -337,13 +338,18 @@ impl Agent {
     }
 }
 
+/// Adds the door of turns to a scope, after the doors that it came through before.
+fn in_turn(scope: Scope) -> Scope {
+    scope.through(DoorSet::of(&[Door::Turn]))
+}
+
 /// A turn that is under way.
 struct Turn<'a> {
     deps: &'a AgentDeps,
     runs: &'a Runs,
     context: &'a TurnContext<'a>,
     /// The scope of the turn: that of the context, or the one that an interrupted turn was begun
-    /// in.
+    /// in. Rules for turns apply to it, whatever began the turn.
     scope: Arc<Scope>,
     session: OpenSession,
     inbox: Inbox,
@@ -440,7 +446,8 @@ impl<'a> Turn<'a> {
         let Scope { principal, agent, session, cancelled, .. } = &*self.scope;
         let (principal, agent, session) = (principal.clone(), agent.clone(), session.clone());
         let scope = lineage.restore(principal, agent, session, account)?;
-        let scope = Scope { cancelled: cancelled.clone(), ..scope };
+        // A turn that an earlier version began may lack the door.
+        let scope = Scope { cancelled: cancelled.clone(), ..in_turn(scope) };
         if !is_same_run {
             self.work.push(self.runs.begin(&scope));
         }

@@ -18,11 +18,11 @@ use crate::tool_lists::{DEFINITIONS_BYTES_DEFAULT, ToolLists};
 const HINT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Tools of a hint: it is part of every turn.
 const HINT_TOOLS_MAX: usize = 5;
-/// Longest description in a hint, in bytes.
+/// Maximum length of a description in a hint, in bytes.
 const HINT_DESCRIPTION_BYTES_MAX: usize = 320;
 /// Most of a hint that tools take, in bytes.
 const HINT_TOOLS_BYTES_MAX: usize = 2 << 10;
-/// Most bytes of a hint.
+/// Maximum length of a hint, in bytes.
 const HINT_BYTES_MAX: usize = 8 << 10;
 
 /// Builds requests of a model.
@@ -40,7 +40,8 @@ const TOOLS_HINT: &str = "Potentially relevant tools for this request (tool_sear
                           that are not listed):";
 
 impl ContextBuilder {
-    /// A builder that says this of the agent, and behind it what text from outside is.
+    /// Creates a builder with this description of the agent, followed by the explanation of text
+    /// from outside.
     #[must_use]
     pub fn new(system: impl AsRef<str>) -> Self {
         let system = system.as_ref().trim_end();
@@ -73,7 +74,7 @@ impl ContextBuilder {
     }
 
     /// What a turn is told beside what the user says: the services that fit it best, and with a
-    /// finder the few tools of those that the caller may use. Their names and descriptions are from
+    /// finder the few matching tools that the caller may use. Their names and descriptions are from
     /// outside.
     pub async fn hint(&self, scope: &Scope, said: &str) -> Option<ForeignText> {
         let services = self.services.hint(said);

@@ -1,8 +1,8 @@
 //! One session as a state machine.
 //!
-//! A turn begins with what a user says, or with a text from outside. The model is asked; the calls
-//! that it wants are all made at the same time, and their results are given back in the order of
-//! the calls; so it goes on until the model answers without calls, or a limit is reached.
+//! A turn begins with the words of a user or with a text from outside. The conversation asks the
+//! model, makes all calls of an answer at the same time, and returns the results in the order of
+//! the calls. It repeats this until the model answers without calls or a limit is reached.
 //!
 //! Invariants: between turns, and whenever the model is asked, each call that it made has a result
 //! right behind it; a result is never taken away without its call; what is shown as the end of a
@@ -60,11 +60,11 @@ impl Default for TurnLimits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A person says something, or a text comes from outside, which begins a turn.
+    /// A person says something, or a text from outside begins a turn.
     Said {
         /// The text.
         text: String,
-        /// The origin of the text, where that is no person.
+        /// The origin of the text. `None`: a person typed it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outside: Option<Outside>,
         /// The nonce of the turn. Rows of older releases have none.
@@ -124,31 +124,31 @@ pub enum Event {
     Cancelled,
 }
 
-/// The origin of a turn that no person began.
+/// Origin of a turn that no person began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outside {
-    /// The kind of text that it began with.
+    /// Kind of the text.
     pub occasion: Occasion,
-    /// The source of the text.
+    /// Source of the text.
     pub from: ForeignText,
 }
 
-/// The kind of text from outside that a turn begins with.
+/// Kinds of text from outside that can begin a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Occasion {
-    /// Word of something that happened beside the session.
+    /// A notice of an event outside the session.
     Notice,
-    /// A task that the agent has scheduled.
+    /// A task that the agent scheduled.
     ScheduledTask,
     /// A task for a subagent.
     SubagentTask,
-    /// A task of another agent.
+    /// A task from another agent.
     AgentTask,
 }
 
 impl Occasion {
-    /// Returns our words that the model reads before the text.
+    /// Returns the fixed words that the model reads before the text.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -161,7 +161,7 @@ impl Occasion {
 }
 
 impl Event {
-    /// Creates the event of a person who says something.
+    /// Creates the event of a person's message.
     pub fn said(text: impl Into<String>) -> Self {
         let (outside, nonce, hint, id, lineage) = (None, None, None, None, None);
         Self::Said { text: text.into(), outside, nonce, hint, id, lineage }
@@ -265,7 +265,7 @@ pub struct Conversation {
     rating: Option<bool>,
     /// What the model is to be told when it is asked next.
     notices: Vec<OutsideText>,
-    /// The nonce of the last turn.
+    /// Nonce of the current or last turn.
     nonce: Option<Nonce>,
     limits: TurnLimits,
 }
@@ -558,14 +558,14 @@ impl Conversation {
         vec![Effect::End(end)]
     }
 
-    /// Tells the model the texts from outside that wait.
+    /// Passes the pending texts from outside to the model.
     fn tell_notices(&mut self) {
         let notices = std::mem::take(&mut self.notices);
         if notices.is_empty() {
             return;
         }
 
-        // Not every API takes two answers in a row.
+        // Some APIs reject two consecutive assistant messages.
         let is_behind_answer =
             matches!(self.messages().last().map(|last| &**last), Some(Message::Assistant(_)));
         if is_behind_answer {
@@ -575,7 +575,7 @@ impl Conversation {
         self.history.push_outside(&notices, &nonce);
     }
 
-    /// Says something to the model in words of ours.
+    /// Adds a message with fixed words of Toolbus.
     fn tell(&mut self, words: &'static str) {
         self.history.push_words(words);
     }
@@ -591,7 +591,7 @@ impl Conversation {
 
 /// Stands between two answers of one turn.
 pub(crate) const ANSWERS_BREAK: &str = "\n\n";
-/// Said to a model before it reads what happened beside the session.
+/// Announces a notice to the model.
 const NEWS: &str = "[There is news: the result of the call below. No person typed this. Go on with \
      what the user asked for, with what it says in mind.]";
 const SCHEDULED: &str = "[A scheduled task is due: the result of the call below. Do it. No person \
@@ -600,7 +600,7 @@ const SUBAGENT: &str = "[You are a subagent, and your task is the result of the 
      No person typed this, and nobody is there to answer questions.]";
 const ASKED_BY_AGENT: &str = "[Another agent asks for something: the result of the call below. Do \
      it as far as that is right. No person typed this, and nobody is there to answer questions.]";
-/// The sources of hints, and of notices of older releases.
+/// Sources of hints, and of notices of older releases.
 const HINTS: &str = "lists of services and tools";
 const UNKNOWN: &str = "outside";
 /// Said to a model whose last answer a user has rated.

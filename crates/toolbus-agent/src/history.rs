@@ -25,9 +25,9 @@ pub(crate) struct History {
     messages: Vec<Arc<Message>>,
     /// Where turns begin, in order.
     turns: Vec<usize>,
-    /// Messages that begin the last turn. They stay for as long as it does.
+    /// Messages that begin the last turn. They stay for the whole turn.
     opening: usize,
-    /// Texts from outside so far.
+    /// Number of texts from outside so far.
     outside: usize,
 }
 
@@ -36,21 +36,21 @@ impl History {
         &self.messages
     }
 
-    /// Adds what a person says, which begins a turn.
+    /// Adds the message of a person, which begins a turn.
     pub(crate) fn begin_turn(&mut self, text: String) {
         self.turns.push(self.messages.len());
         self.push(Message::User { text });
         self.opening = 1;
     }
 
-    /// Adds a text from outside, which begins a turn, behind words of ours.
+    /// Begins a turn with fixed words of Toolbus, followed by a text from outside.
     pub(crate) fn begin_outside(&mut self, words: &'static str, text: OutsideText, nonce: &Nonce) {
         self.begin_turn(words.to_owned());
         self.push_outside(&[text], nonce);
         self.opening = 3;
     }
 
-    /// Adds texts from outside to the turn: a call that is made for the model, and its results.
+    /// Adds texts from outside to the turn: a call made for the model, and its results.
     pub(crate) fn push_outside(&mut self, texts: &[OutsideText], nonce: &Nonce) {
         let [call, results] = outside_messages(texts, nonce, self.outside + 1);
         self.outside += texts.len();
@@ -58,7 +58,7 @@ impl History {
         self.push(results);
     }
 
-    /// Adds words of ours to the turn.
+    /// Adds fixed words of Toolbus to the turn.
     pub(crate) fn push_words(&mut self, words: &'static str) {
         self.push(Message::user(words));
     }
@@ -79,7 +79,7 @@ impl History {
         let mut bytes = 0;
         let opening = self.opening_of(self.turns.last().copied().unwrap_or_default());
         for (at, message) in self.messages.iter().enumerate() {
-            // The task of a turn may be a result.
+            // The task of a turn may be the result of a call.
             if opening.contains(&at) {
                 continue;
             }
@@ -138,7 +138,7 @@ impl History {
         true
     }
 
-    /// The messages that begin the last turn, which begins here.
+    /// Returns the range of the messages that begin the last turn, which starts at `begin`.
     fn opening_of(&self, begin: usize) -> Range<usize> {
         begin..begin + self.opening
     }
@@ -152,7 +152,7 @@ impl History {
     }
 }
 
-/// Cuts a result. A fence stays closed.
+/// Truncates a result. The end of a fence stays.
 fn cut(result: &mut ToolResult) {
     let end_of_fence = end_of_fence(&result.text).unwrap_or_default();
     let kept = CUT_RESULT_CHARACTERS.saturating_sub(end_of_fence.len());

@@ -19,12 +19,12 @@ const WAITING_MAX: usize = 4;
 pub struct Notice {
     /// Its id. It is told once in a session, however often it comes.
     pub id: String,
-    /// The text, with its source.
+    /// Text and source of the notice.
     pub text: OutsideText,
 }
 
 impl Notice {
-    /// Creates a notice of this text, which is cleaned.
+    /// Creates a notice with this text, which is cleaned.
     #[must_use]
     pub fn new(id: impl Into<String>, from: &str, text: &str) -> Self {
         Self { id: id.into(), text: OutsideText::new(from, text) }

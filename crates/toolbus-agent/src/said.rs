@@ -8,16 +8,16 @@ use crate::conversation::{Event, Occasion, Outside};
 /// The beginning of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// The text, by who wrote it.
+    /// The text, by its author.
     pub words: Words,
-    /// Its id, where it may come twice: it is answered once, and each time with the same answer.
+    /// Id of a text that may be delivered twice. The second delivery gets the same answer.
     pub id: Option<String>,
 }
 
 /// The text that begins a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Words {
-    /// Words that a person typed. The model reads it as the message of the user.
+    /// Words that a person typed. The model reads them as a message of the user.
     Person(String),
     /// Text from outside. The model reads it as the result of a call, between marks.
     Outside(Occasion, OutsideText),
@@ -36,8 +36,8 @@ impl Said {
         Self { words: Words::Outside(occasion, text), id: Some(id) }
     }
 
-    /// Returns the event that begins the turn. Its nonce is drawn here: nothing from outside has
-    /// seen it.
+    /// Returns the event that begins the turn. The nonce is drawn here, after all text from outside
+    /// was written.
     pub(crate) fn into_event(self, hint: Option<ForeignText>, lineage: Lineage) -> Event {
         let Self { words, id } = self;
         let (text, outside) = match words {

@@ -395,7 +395,7 @@ impl Sessions {
         let mut conversation = Conversation::new(self.limits);
         let mut exchanges = Vec::new();
         for WrittenEvent { event, at_ms, .. } in self.events(at).await? {
-            // What no person said is not shown as the user's.
+            // Only words that a person typed are shown as the user's.
             if let Event::Said { text, outside: None, .. } = &event {
                 exchanges.push(Exchange { side: Side::User, text: text.clone(), at_ms });
             }

@@ -29,9 +29,9 @@ const NOTE_BYTES_MAX: usize = 1_024;
 const ID_PREFIX_MIN: usize = 4;
 /// Most remembered answers.
 const REMEMBERED_MAX: i64 = 10_000;
-/// How long a yes to a rule that asks once per tool holds, where its approver does not say.
+/// Default time for which a yes to a rule that asks once per tool is remembered.
 const ONCE_PER_TOOL_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Most approvals that one yes for a tool answers beside its own.
+/// Maximum number of other approvals that one yes for a tool answers.
 const ANSWERED_ALONG_MAX: i64 = 1_000;
 
 /// The approvals of a store, for those who answer them. Clones are the same.
@@ -89,9 +89,9 @@ impl Approve {
     /// A yes for one call.
     pub const ONCE: Self = Self::Yes { remember: Remember::Once, remember_for: Duration::ZERO };
 
-    /// A yes to what is bound so. What its approver does not say is as the rule has it: a rule that
-    /// asks once per tool takes a yes for the tool and a year, any other for the one call.
-    /// `remember_for` is how long all other answers are remembered.
+    /// Creates a yes for this binding, with the defaults of its rule: a rule that asks once per
+    /// tool takes a yes for the tool for a year, any other rule a yes for the one call.
+    /// `remember_for` is the time for which all other answers are remembered.
     #[must_use]
     pub fn yes(
         asked: &Binding,
@@ -322,8 +322,8 @@ async fn answer_in(
     Ok(approval.unwrap_or_else(|| Err(Error::NotFound(id.to_owned()))))
 }
 
-/// Approves what else waits for the yes that was just given for a tool: calls that a turn makes at
-/// the same time are asked about once.
+/// Approves other calls that wait for the yes that was just given for a tool. A turn that makes
+/// several calls of a tool at the same time asks once.
 async fn approve_along_in(
     transaction: &mut Transaction,
     answered: &Approval,
@@ -340,7 +340,7 @@ async fn approve_along_in(
         .bind(ANSWERED_ALONG_MAX);
     let waiting = waiting.fetch_all(transaction.connection()).await?;
 
-    // One that cannot be read is asked about by itself.
+    // An approval that cannot be read is asked about separately.
     let waiting = waiting.iter().filter_map(|row| Approval::of_row(row).ok());
     let holds_for = answered.binding.remembered_digest(Remember::Tool);
     let is_same = |other: &Approval| other.binding.remembered_digest(Remember::Tool) == holds_for;

@@ -140,7 +140,7 @@ fn form_params(approval: &Approval) -> Value {
             "default": standard,
         },
     });
-    // A yes for the tool covers the calls of a chain, too.
+    // A yes for the tool also covers the calls of a chain.
     if approval.binding.chain.is_some() && !is_once_per_tool {
         properties["more_calls"] = json!({
             "type": "integer",

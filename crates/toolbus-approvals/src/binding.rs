@@ -38,8 +38,9 @@ pub struct Binding {
     pub chain: Option<String>,
     /// The rule that wants the approval.
     pub rule: String,
-    /// The agent that is called for, where the rule asks once per tool: a yes holds for this agent.
-    /// `None` for a tool of which no definition is known: nothing would tell that it has changed.
+    /// The agent that the call is made for, if the rule asks once per tool: a yes holds for this
+    /// agent. `None` for a tool without a known definition, because a change of it would go
+    /// unnoticed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -90,7 +91,7 @@ impl Binding {
         }
     }
 
-    /// How far a yes holds whose approver does not say.
+    /// Returns the scope of a yes whose approver chose none.
     #[must_use]
     pub fn default_remember(&self) -> Remember {
         if self.agent.is_some() { Remember::Tool } else { Remember::Once }

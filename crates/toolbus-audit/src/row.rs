@@ -70,21 +70,21 @@ pub struct AuditRow {
     pub refused_by: Option<String>,
     /// Whether its tool was started: `started`, `not_started` or `unknown`.
     pub execution: String,
-    /// Every door that it came through, and its owner. `None`: an older program wrote the row.
+    /// The doors and the owner of the call. `None`: an older program wrote the row.
     pub lineage: Option<CallLineage>,
 }
 
-/// The doors that a call came through, and whose it was.
+/// The doors and the owner of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CallLineage {
-    /// Every door, the first one first. A policy compares all of them with its rules.
+    /// Every door, outermost first. A policy compares all of them with its rules.
     pub doors: DoorSet,
-    /// How many scopes were above the one of the call.
+    /// Number of scopes above the scope of the call.
     pub depth: u8,
-    /// The principal with the id of its key or client, as rows of the store name their owners. It
-    /// tells apart two keys that had the same name.
+    /// The principal with the id of its key or client, in the form of owners in the store. It
+    /// distinguishes two keys that had the same name.
     pub owner: String,
 }
 

@@ -30,6 +30,6 @@ pub const MIGRATIONS: Migrations = Migrations {
     additions: &[LINEAGE],
 };
 
-/// The doors and the owner of a call, as JSON. Rows of older programs have none.
+/// Column with the doors and the owner of a call, as JSON. Rows of older programs have none.
 const LINEAGE: Migration =
     Migration { version: 2, sql: "ALTER TABLE audit_calls ADD COLUMN lineage TEXT" };

@@ -226,7 +226,7 @@ impl Journal {
 
 /// What decides, beside the owner, which calls the gates let pass: the doors and the view.
 fn lineage_digest(scope: &Scope) -> String {
-    // Their order decides nothing.
+    // Their order has no effect.
     let mut doors: Vec<Door> = scope.doors.iter().collect();
     doors.sort_by_key(|door| door.position());
     let parts = json!({"doors": doors, "view": scope.view.steps()});

@@ -5,18 +5,18 @@ use crate::Finding;
 /// A default that differs from the one of earlier programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedDefault {
-    /// The setting.
+    /// Name of the setting.
     pub setting: &'static str,
-    /// The day of the change, such as `2026-11-28`.
+    /// Date of the change, such as `2026-11-28`.
     pub since: &'static str,
-    /// The difference, in a sentence without a period.
+    /// The change, as a sentence without a period.
     pub change: &'static str,
-    /// What to set to keep the former behavior.
+    /// The setting that keeps the former behavior.
     pub former: &'static str,
 }
 
 impl ChangedDefault {
-    /// The note for a configuration that the change affects.
+    /// Returns the finding for a configuration that the change affects.
     #[must_use]
     pub fn note(&self) -> Finding {
         let Self { setting, since, change, former } = self;

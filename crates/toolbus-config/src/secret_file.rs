@@ -9,10 +9,10 @@ use crate::Secret;
 #[cfg(test)]
 mod tests;
 
-/// The permission of a file's group to read it.
+/// Permission of the group to read the file.
 #[cfg(unix)]
 const GROUP_READ: u32 = 0o040;
-/// Every permission of all but a file's owner.
+/// All permissions of users other than the owner.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
 
@@ -55,11 +55,11 @@ pub fn read_secret_file(path: &Path, bytes_max: usize) -> io::Result<Secret> {
     Ok(secret.to_owned().into())
 }
 
-/// Reads the secret that a file holds, as [`read_secret_file`] does, of a file that is private to
-/// its owner: see [`is_open_to_others`].
+/// Reads a secret, as [`read_secret_file`] does, from a file that is private to its owner (see
+/// [`is_open_to_others`]).
 ///
 /// # Errors
-/// As those of [`read_secret_file`]; with [`io::ErrorKind::PermissionDenied`] when others may read
+/// The errors of [`read_secret_file`], and [`io::ErrorKind::PermissionDenied`] if others can read
 /// or change the file.
 pub fn read_private_file(path: &Path, bytes_max: usize) -> io::Result<Secret> {
     if is_open_to_others(path)? {
@@ -70,14 +70,14 @@ pub fn read_private_file(path: &Path, bytes_max: usize) -> io::Result<Secret> {
     read_secret_file(path, bytes_max)
 }
 
-/// Returns true when users other than its owner may read or change a file.
+/// Returns true if users other than its owner can read or change a file.
 ///
-/// The permissions of two kinds of files are wider without that. Kubernetes gives a secret to a pod
-/// as a file of root that its group may read. Docker mounts a secret into a container as a single
-/// file with the permissions that it has on the host, where the folder that it is in protects it.
+/// The check allows wider permissions for two kinds of files. Kubernetes gives a secret to a pod as
+/// a file of root that its group can read. Docker mounts a secret into a container as a single file
+/// with the permissions of the host, where the folder of the file protects it.
 ///
 /// # Errors
-/// When there is no such file, or the reader may not look at it.
+/// If the file does not exist, or the reader may not access it.
 #[cfg(unix)]
 pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
@@ -88,17 +88,17 @@ pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     Ok(metadata.mode() & OTHERS & !allowed != 0 && !is_mount_point(path))
 }
 
-/// Returns true when users other than its owner may read or change a file. It never does where
-/// there are no permissions of Unix.
+/// Returns true if users other than its owner can read or change a file. Always false on systems
+/// without Unix permissions.
 ///
 /// # Errors
-/// When there is no such file, or the reader may not look at it.
+/// If the file does not exist, or the reader may not access it.
 #[cfg(not(unix))]
 pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
-/// Recognizes a file that is mounted by itself, from Linux 5.8 on.
+/// Returns true for a file that is a mount point of its own. Needs Linux 5.8 or later.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -107,7 +107,7 @@ fn is_mount_point(path: &Path) -> bool {
     status.is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// Recognizes a file that is mounted by itself. Only Linux has such mounts.
+/// Returns true for a file that is a mount point of its own. Only Linux has such mounts.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn is_mount_point(_path: &Path) -> bool {
     false

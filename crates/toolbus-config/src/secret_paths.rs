@@ -1,4 +1,4 @@
-//! The files of secrets that settings name, found by the names of their keys.
+//! Files of secrets in settings, found by the names of their keys.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 #[cfg(test)]
 mod tests;
 
-/// The files of passwords, keys and tokens that settings name: what is set for keys that end with
-/// `_file`, and everything in tables whose keys end with `_files`.
+/// Returns the files of passwords, keys and tokens in settings: values of keys that end with
+/// `_file`, and all values in tables whose keys end with `_files`.
 #[must_use]
 pub fn secret_paths(settings: &impl Serialize) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    // A settings struct whose keys are texts always serialises.
+    // A settings struct with string keys always serializes.
     if let Ok(settings) = serde_json::to_value(settings) {
         collect_paths("", &settings, &mut paths);
     }

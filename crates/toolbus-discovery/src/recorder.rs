@@ -76,8 +76,8 @@ pub(crate) struct Learner {
     pub(crate) stop: CancellationToken,
 }
 
-/// The owner of what is learned from a caller who is proven to be whom he says: a later key of the
-/// same name is another owner.
+/// Returns the owner of the history of a caller with a proven identity. A later key with the same
+/// name is another owner.
 pub(crate) fn proven_owner(scope: &Scope) -> Option<Arc<str>> {
     let is_proven = scope.principal.proof != Proof::Claimed;
     is_proven.then(|| owner_text(&scope.principal).into())

@@ -52,7 +52,7 @@ impl RowKey for ToolKey {
 
 impl RowKey for UseKey {
     const TABLE: &'static str = "discovery_uses";
-    // The column has the text of the owner. It is older than the ids of owners.
+    // The column holds the text of the owner. Its name is older than the ids of owners.
     const COLUMNS: &'static [&'static str] = &["principal", "tool"];
 
     fn texts(&self) -> Vec<&str> {

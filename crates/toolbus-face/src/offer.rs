@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_json::Limits;
-use toolbus_mcp_agent::{EXACT, definition_of, provider_of, read_subject};
+use toolbus_mcp_agent::{EXACT, definition_of, provider_of};
 use toolbus_tools::call::CallError;
 use toolbus_tools::id::ToolId;
 use toolbus_tools::{Scope, View};
@@ -292,7 +292,7 @@ impl Offer {
         let revision = self.announced_tools();
         let introduction_revision = self.announced_introduction();
         let call = read_call(scope, "tools/list");
-        let subject = read_subject(&server.name, "tools/list");
+        let subject = self.deps.directory.read_subject(&server.name, "tools/list");
         let listing = |_| self.deps.directory.details(&server.name);
         let mut details = self.deps.read_list(call, subject, listing).await?;
 

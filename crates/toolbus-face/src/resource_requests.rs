@@ -10,7 +10,6 @@ use rmcp::model::{ErrorCode, ErrorData, Prompt};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Asker;
 use toolbus_json::Limits;
-use toolbus_mcp_agent::read_subject;
 use toolbus_mcp_agent::reads::{READ_TIMEOUT, READ_WITH_QUESTIONS_TIMEOUT};
 use toolbus_tools::Scope;
 use toolbus_tools::call::{Arguments, Call, CallError, CallTime};
@@ -63,7 +62,7 @@ impl ServerRequests<'_> {
             call
         };
 
-        let subject = read_subject(self.server, method);
+        let subject = self.deps.directory.read_subject(self.server, method);
         self.deps.read(call, subject, read)
     }
 

@@ -15,7 +15,7 @@ use rmcp::service::{Peer, SubscriptionContext, SubscriptionSink};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolbus_mcp_agent::{ResourceSubscription as Subscription, read_subject};
+use toolbus_mcp_agent::ResourceSubscription as Subscription;
 use toolbus_tools::Scope;
 use toolbus_tools::invoker::ReadContext;
 
@@ -257,7 +257,7 @@ async fn subscribe_at_server(
 
     let deps = offer.deps();
     let call = resource_requests::read_call(scope, "resources/subscribe");
-    let subject = read_subject(server, "resources/subscribe");
+    let subject = deps.directory.read_subject(server, "resources/subscribe");
     let subscribe =
         |context: ReadContext| deps.directory.subscribe(server, uris, context.permit, report);
 

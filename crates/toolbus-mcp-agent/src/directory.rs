@@ -17,6 +17,7 @@ use toolbus_bus::{
 };
 use toolbus_tools::call::CallError;
 use toolbus_tools::registry::Provider;
+use toolbus_tools::subject::Subject;
 use toolbus_tools::{Guides, Registry};
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsResponse, McpMetadataRefreshRequest, McpServerSummary, McpServersIndexed,
@@ -29,6 +30,7 @@ use crate::index::{Index, Servers};
 use crate::manage::check_answer;
 use crate::offers::Offers;
 use crate::proxy::InvokeTool;
+use crate::resolve::{find_exact_server, read_subject};
 use crate::{manage, tools};
 
 /// How announcements are read: in order, since they are deltas.
@@ -149,6 +151,13 @@ impl McpDirectory {
     #[must_use]
     pub fn servers(&self) -> Servers {
         self.inner.index.servers()
+    }
+
+    /// Returns the subject of a read of a server, by its exact name in any case. `method` is the
+    /// name of the protocol method, such as `resources/read`.
+    #[must_use]
+    pub fn read_subject(&self, server: &str, method: &str) -> Subject {
+        read_subject(find_exact_server(&self.servers(), server), server, method)
     }
 
     /// The names of servers whose bridge is away.

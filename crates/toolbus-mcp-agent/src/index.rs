@@ -4,7 +4,7 @@
 //! what is known is unconfirmed until its bridge announces it again. A server whose bridge does not
 //! is away: it stays in the index, so that its tools keep their names and their places.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,6 +24,10 @@ const SERVERS_MAX: usize = 1_000;
 /// Most memory that the summaries of all servers may take together, in bytes, about: some hundred
 /// thousand tools. A bridge that announces more is not believed either.
 const SUMMARIES_BYTES_MAX: usize = 64 << 20;
+/// Maximum number of bridges of other agents that are remembered.
+const FOREIGN_BRIDGES_MAX: usize = 256;
+/// Maximum length of the id of such a bridge, in bytes.
+const BRIDGE_BYTES_MAX: usize = 256;
 /// Why a server cannot be reached whose bridge is away.
 const BRIDGE_AWAY: &str = "its bridge has not been heard of since the broker was away";
 
@@ -32,7 +36,7 @@ pub type Servers = Arc<Vec<McpServerSummary>>;
 
 #[derive(Default)]
 pub(crate) struct Index {
-    /// The agent whose bridges go before those of other agents; `None` where no bridge does.
+    /// The agent whose bridges take precedence over those of other agents. `None`: no precedence.
     agent: Option<AgentName>,
     known: Mutex<KnownServers>,
     /// Whether any announcement has come, be it of no server at all.
@@ -45,6 +49,8 @@ struct KnownServers {
     servers: Servers,
     /// By their names, as [`key_of`] has them.
     announced: HashMap<String, Announced>,
+    /// Ids of bridges of other agents, the most recent last.
+    foreign_bridges: VecDeque<String>,
     /// Grows with everything that changes.
     revision: u64,
     /// Grows whenever announcements may have been missed.
@@ -74,8 +80,8 @@ pub(crate) struct IndexedServer {
 }
 
 impl Index {
-    /// The index of this agent. A server that its own bridges have stays theirs when the bridge of
-    /// another agent announces one of the same name: that bridge may be about to stop.
+    /// Creates the index of this agent. A server of the agent's own bridges stays with them when a
+    /// bridge of another agent announces the same name: the other bridge may be about to stop.
     pub(crate) fn of(agent: AgentName) -> Self {
         Self { agent: Some(agent), ..Self::default() }
     }
@@ -196,14 +202,9 @@ impl Index {
 
 impl KnownServers {
     fn take_in(&mut self, announcement: McpServersIndexed, agent: Option<&AgentName>) {
+        self.remember_foreign_bridge(&announcement, agent);
+        self.remove(&announcement, agent);
         let servers = Arc::make_mut(&mut self.servers);
-        if !announcement.removed_servers.is_empty() {
-            let removed = announcement.removed_servers.iter().map(|name| key_of(name));
-            let removed: HashSet<String> = removed.collect();
-            servers.retain(|server| !removed.contains(&key_of(&server.server_name)));
-            self.announced.retain(|key, _| !removed.contains(key));
-        }
-
         let places = servers.iter().enumerate();
         let mut places: HashMap<String, usize> =
             places.map(|(at, server)| (key_of(&server.server_name), at)).collect();
@@ -226,6 +227,8 @@ impl KnownServers {
                     connecting: true,
                     unavailable: summary.unavailable,
                     request_topic: summary.request_topic,
+                    // Another server may have got the name.
+                    operator_added: summary.operator_added,
                     ..servers[at].clone()
                 };
             }
@@ -260,6 +263,51 @@ impl KnownServers {
         }
     }
 
+    /// Remembers the bridge of an announcement if it serves requests to another agent.
+    fn remember_foreign_bridge(
+        &mut self,
+        announcement: &McpServersIndexed,
+        agent: Option<&AgentName>,
+    ) {
+        let (Some(agent), Some(bridge)) = (agent, &announcement.bridge) else { return };
+        let is_foreign = |server: &McpServerSummary| {
+            server.request_topic.is_some() && !is_bridged_by(agent, server)
+        };
+        let is_known = self.foreign_bridges.contains(bridge);
+        if is_known || bridge.len() > BRIDGE_BYTES_MAX {
+            return;
+        }
+        if !announcement.servers.iter().any(is_foreign) {
+            return;
+        }
+
+        if self.foreign_bridges.len() == FOREIGN_BRIDGES_MAX {
+            self.foreign_bridges.pop_front();
+        }
+        self.foreign_bridges.push_back(bridge.clone());
+    }
+
+    /// Removes servers that are gone. A bridge of another agent does not remove servers of the
+    /// agent's own bridges. Another instance of an own bridge does: it may have been started again.
+    fn remove(&mut self, announcement: &McpServersIndexed, agent: Option<&AgentName>) {
+        if announcement.removed_servers.is_empty() {
+            return;
+        }
+        let removed = announcement.removed_servers.iter().map(|name| key_of(name));
+        let mut removed: HashSet<String> = removed.collect();
+        let bridge = announcement.bridge.as_ref();
+        let is_foreign = bridge.is_some_and(|bridge| self.foreign_bridges.contains(bridge));
+        if let Some(agent) = agent.filter(|_| is_foreign) {
+            for own in self.servers.iter().filter(|server| is_bridged_by(agent, server)) {
+                removed.remove(&key_of(&own.server_name));
+            }
+        }
+
+        let servers = Arc::make_mut(&mut self.servers);
+        servers.retain(|server| !removed.contains(&key_of(&server.server_name)));
+        self.announced.retain(|key, _| !removed.contains(key));
+    }
+
     /// Answers whether anything has changed.
     fn sweep(&mut self) -> bool {
         let is_lost =
@@ -287,7 +335,7 @@ impl KnownServers {
     }
 }
 
-/// Whether the requests to a server go to a bridge of this agent.
+/// Returns true if a bridge of this agent serves the server.
 fn is_bridged_by(agent: &AgentName, summary: &McpServerSummary) -> bool {
     let segment = McpServerSegment::of(&summary.server_name);
     summary.request_topic.as_ref() == Some(&topic::mcp_server(agent, &segment))
@@ -313,7 +361,7 @@ fn leave_out_imitations(announcement: &mut McpServersIndexed) {
     );
 }
 
-/// Leaves out tools that have the name of a protocol method, with one warning for all of them.
+/// Removes tools whose names are protocol methods, and logs one warning for all of them.
 fn leave_out_methods(announcement: &mut McpServersIndexed) {
     let mut left_out = 0;
     let mut first = None;

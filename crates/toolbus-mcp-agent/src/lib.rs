@@ -33,7 +33,7 @@ pub use directory::{ANNOUNCEMENT_FLOW, McpDirectory};
 pub use index::Servers;
 pub use method_name::is_method_name;
 pub use relay::is_error_result;
-pub use resolve::{EXACT, management_id, provider_of, read_subject, subject_of};
+pub use resolve::{EXACT, management_id, provider_of, read_id, subject_of};
 pub use seen::seen_summary;
 pub use server_name::ServerName;
 pub use subscribe::Subscription as ResourceSubscription;

@@ -1,7 +1,7 @@
-//! Names of protocol methods, which no tool of a server has: `mcp:SERVER/resources/read` is the
-//! subject of reads, and the rules for it must not cover a tool.
+//! Names of protocol methods, which tools of servers must not have: `mcp:SERVER/resources/read` is
+//! the subject of reads, and rules for it must not apply to a tool.
 
-/// The requests of clients that have a `/` in their names. Every subject of a read is one of them.
+/// Client requests with a `/` in their names. Every subject of a read is one of them.
 const METHODS: [&str; 11] = [
     "completion/complete",
     "logging/setLevel",
@@ -16,8 +16,8 @@ const METHODS: [&str; 11] = [
     "tools/list",
 ];
 
-/// Returns true if a tool of this name has the subject of a protocol method. Case is ignored, and
-/// so are control characters, which ids leave out.
+/// Returns true if a tool with this name would have the subject of a protocol method. Ignores case,
+/// and control characters, which ids leave out.
 #[must_use]
 pub fn is_method_name(tool: &str) -> bool {
     METHODS.into_iter().any(|method| {

@@ -21,7 +21,7 @@ use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
 use crate::index::Index;
 use crate::manage::{ask, check_denied};
-use crate::resolve::{read_subject, resolve_read};
+use crate::resolve::{read_id, resolve_read};
 use crate::seen::{check_judged, check_target};
 use crate::tools::{GROUP, MISSING, SOURCE, argument};
 
@@ -125,7 +125,7 @@ impl ReadDeps {
         timed_out: impl FnOnce() -> String,
     ) -> Result<A, CallError> {
         let ReadTarget { server, method } = target;
-        check_judged(call, &read_subject(server, method).id)?;
+        check_judged(call, &read_id(server, method))?;
         check_target(&self.index, call, server, None)?;
 
         let context = call.context.clone();

@@ -20,6 +20,8 @@ use crate::tools::SOURCE;
 /// that have looked them up: nothing is guessed then, and nothing is unwrapped. It is not in the
 /// tool's schema, for models have no use for it.
 pub const EXACT: &str = "exact";
+/// Methods that a bridge answers without the server.
+const LISTED_BY_BRIDGE: [&str; 2] = ["prompts/list", "tools/list"];
 /// How often a call is taken out of a call that it was wrapped into.
 const UNWRAPPED_MAX: usize = 3;
 
@@ -89,9 +91,9 @@ pub fn subject_of(server: Option<&McpServerSummary>, server_name: &str, tool: &s
     }
 }
 
-/// Returns what gates go by of what a tool declares. That it is read-only counts only where the
-/// operator has added its server: an agent could register one that says so of everything. A tool
-/// that is read-only is not destructive, whatever else it declares, as the protocol has it.
+/// Returns the annotations that gates use for a tool. A tool counts as read-only only if the
+/// operator added its server, because an agent could register a server that declares every tool
+/// read-only. A read-only tool is never destructive, as the protocol defines it.
 pub(crate) fn counted_annotations(
     declared: Annotations,
     server: Option<&McpServerSummary>,
@@ -100,16 +102,28 @@ pub(crate) fn counted_annotations(
     Annotations { read_only, destructive: declared.destructive && !read_only, ..declared }
 }
 
-/// What a read is about that is no call of a tool: `method` is the protocol's name of it, such as
-/// `resources/read`. It is the same however it is asked for.
+/// Returns the id of a read that is no call of a tool. `method` is the name of the protocol method,
+/// such as `resources/read`.
 #[must_use]
-pub fn read_subject(server_name: &str, method: &str) -> Subject {
+pub fn read_id(server_name: &str, method: &str) -> ToolId {
     debug_assert!(is_method_name(method), "a tool could have the subject of '{method}'");
+    ToolId::of(&provider_of(server_name), method)
+}
+
+/// Returns the subject of a read. A server answers a read as it likes, so a read counts as
+/// read-only only if the operator added the server, or if its bridge answers from what it knows.
+pub(crate) fn read_subject(
+    server: Option<&McpServerSummary>,
+    server_name: &str,
+    method: &str,
+) -> Subject {
+    let is_trusted = server.is_some_and(|server| server.operator_added);
+    let read_only = is_trusted || LISTED_BY_BRIDGE.contains(&method);
     Subject {
-        id: ToolId::of(&provider_of(server_name), method),
+        id: read_id(server_name, method),
         definition: None,
-        annotations: Annotations { read_only: true, idempotent: true, destructive: false },
-        risk: Risk::Low,
+        annotations: Annotations { read_only, idempotent: true, destructive: false },
+        risk: if read_only { Risk::Low } else { Risk::High },
         audience: Audience::everybody(),
     }
 }
@@ -124,7 +138,7 @@ pub(crate) fn resolve_read(
     let named = arguments.get("server_name").and_then(Value::as_str)?;
     let known = find_server(servers, named);
     let server = known.map_or(named, |known| known.server_name.as_str()).to_owned();
-    let subject = read_subject(&server, method);
+    let subject = read_subject(known, &server, method);
 
     arguments.insert("server_name".to_owned(), server.into());
     Some(subject)

@@ -14,7 +14,7 @@ use toolbus_wire::message::mcp::{McpFeature, McpServerSummary};
 
 use crate::index::Index;
 use crate::method_name::is_method_name;
-use crate::resolve::{provider_of, read_subject};
+use crate::resolve::{provider_of, read_id};
 use crate::server_name::imitates_others;
 
 /// What a view sees of a server: the tools that it sees, and prompts and resources where it sees
@@ -74,7 +74,7 @@ pub fn seen_summary<'a>(
 
 /// Whether a view sees reads of a server by this method of the protocol.
 pub(crate) fn sees_read(view: &View, server_name: &str, method: &str) -> bool {
-    view.sees(&read_subject(server_name, method).id)
+    view.sees(&read_id(server_name, method))
 }
 
 fn lists_anything(server: &McpServerSummary) -> bool {
@@ -96,7 +96,7 @@ pub(crate) fn check_judged(call: &Invocation, named: &ToolId) -> Result<(), Call
 /// Refuses a call whose server is known to be away: it would wait in the bridge's queue until its
 /// time is over. In a view of a part, refuses also what is not announced. A server whose tools have
 /// ids as others have is not there, whichever bridge may have one: what the gates have judged may
-/// be the others. The same is true of a tool that has the name of a protocol method.
+/// be the others. The same applies to a tool with the name of a protocol method.
 pub(crate) fn check_target(
     index: &Index,
     call: &Invocation,

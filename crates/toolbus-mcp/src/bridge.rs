@@ -171,7 +171,8 @@ impl Bridge {
 
     /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
     pub async fn stop(self, grace: Duration) {
-        // First: an agent that is told of a server calls it, and nobody might take the call.
+        // This comes first: an agent that learns of a server calls it, and no consumer might take
+        // the call.
         self.listener.stop().await;
         self.announcer.stop().await;
         tokio::join!(self.invoke.stop(grace), self.elections.stop(grace));

@@ -61,7 +61,7 @@ pub(crate) struct Tool {
     pub(crate) is_read_only: bool,
     /// The server says that running it twice is the same as once, or changes nothing.
     pub(crate) may_repeat: bool,
-    /// The server says that running it deletes or overwrites.
+    /// True if the server declares that the tool deletes or overwrites.
     pub(crate) is_destructive: bool,
 }
 
@@ -238,9 +238,9 @@ impl<'a> Listing<'a> {
         self.catalogue.tools.push(tool);
     }
 
-    /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name,
-    /// its own name is none that the protocol has, or it is that of a method: the tool would have
-    /// the subject of reads by this method.
+    /// Reads a tool and removes hidden text from its texts. `None` if a name contains hidden text,
+    /// or if the tool's own name is invalid or that of a protocol method: the tool would have the
+    /// subject of reads by this method.
     fn read_tool(&mut self, mut read: WrittenDefinition<'_>) -> Option<(Tool, Definition)> {
         let findings = &mut self.catalogue.findings;
         let mut found = HiddenCounts::default();

@@ -92,15 +92,15 @@ pub(crate) struct ServerAccess {
     sandbox: SandboxDemand,
 }
 
-/// The isolation that a server that is a program asks for.
+/// Requested isolation of a server that is a program.
 #[derive(Clone)]
 enum SandboxDemand {
     None,
-    /// It runs behind a shield, where there can be one.
+    /// A shield, if one is possible.
     Shield,
-    /// It must run in a sandbox, with a home that is kept.
+    /// A sandbox with a persistent home. The server does not start without it.
     Required(SandboxPolicy),
-    /// It runs in a sandbox, where there can be one; else as is said.
+    /// A sandbox, if one is possible; otherwise the given isolation.
     Preferred(SandboxPolicy, StdioIsolation),
 }
 
@@ -113,7 +113,7 @@ impl SandboxDemand {
                 Self::Preferred(SandboxPolicy::for_registered(), deps.stdio_isolation)
             }
             (Isolation::Shield, _) => Self::Shield,
-            // An agent that registers a server cannot have it run without a shield.
+            // An agent that registers a server cannot disable the shield.
             (Isolation::Off, ServerOrigin::Operator) => Self::None,
             (Isolation::AsSet | Isolation::Off, _) => match deps.stdio_isolation {
                 StdioIsolation::Shield => Self::Shield,
@@ -162,7 +162,7 @@ pub(crate) struct SharedDeps {
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) sandboxes: Sandboxes,
     pub(crate) shield: Shield,
-    /// The isolation of servers whose entries say nothing of it.
+    /// Isolation of servers whose entries do not set it.
     pub(crate) stdio_isolation: StdioIsolation,
     /// Whether programs that agents have registered run in a sandbox, where there can be one.
     pub(crate) sandbox_registered: bool,

@@ -24,7 +24,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 const PACKAGE_RUNNERS: [(&str, &str); 2] =
     [("uvx", "uv"), ("npx", "Node.js 20 or later, with npm")];
 
-/// The changed default of servers that are programs.
+/// The changed default for servers that are programs.
 pub const SHIELDED_SERVERS: ChangedDefault = ChangedDefault {
     setting: "mcp.stdio_isolation",
     since: "2026-11-29",
@@ -33,8 +33,8 @@ pub const SHIELDED_SERVERS: ChangedDefault = ChangedDefault {
     former: "mcp.stdio_isolation = \"off\", or \"sandbox\": \"off\" in the entry of a server",
 };
 
-/// Returns true if one of these servers is a program that runs behind a shield because neither the
-/// settings nor its entry say otherwise.
+/// Returns true if one of these servers is a program that runs behind a shield by default, because
+/// neither the settings nor its entry set the isolation.
 #[must_use]
 pub fn has_shielded_servers(settings: &McpSettings, entries: &[Entry]) -> bool {
     let is_left_to_settings = |entry: &Entry| {
@@ -86,8 +86,8 @@ fn describe_mistake(
     finding(name, what).mended_by(mend)
 }
 
-/// Says how far servers that are programs are kept from this machine, where there are any. It
-/// blocks while bubblewrap is tried.
+/// Reports the isolation of servers that are programs, if there are any. Blocks while it tries
+/// bubblewrap.
 fn examine_isolation(of_all: StdioIsolation, servers: &[Entry]) -> Option<Finding> {
     let name = "mcp isolation";
     let (mut shielded, mut open) = (0, Vec::new());

@@ -263,6 +263,7 @@ impl Server {
                 summary: Some(summary),
                 connecting: connecting.is_some(),
                 unavailable: Some(unavailable.or(connecting.map(|_| CONNECTING.to_owned()))?),
+                operator_added: self.origin == ServerOrigin::Operator,
                 ..McpServerSummary::default()
             });
         };

@@ -88,9 +88,12 @@ pub struct PoolConfig {
     /// Whether programs that agents register run in a sandbox, where there can be one: with the
     /// network, and with nothing of the host but the system's programs. Not by default.
     pub sandbox_registered: bool,
-    /// The isolation of servers that are programs, unless their entries say otherwise.
+    /// Isolation of servers that are programs and whose entries do not set it.
     pub stdio_isolation: StdioIsolation,
-    /// The files and folders that are hidden from servers behind a shield.
+    /// Folders that are hidden from servers behind a shield. They are created, for their owner
+    /// only, before such a server starts.
+    pub secret_folders: Vec<PathBuf>,
+    /// Files and folders that are hidden from servers behind a shield if they exist.
     pub secret_paths: Vec<PathBuf>,
     /// The file that keeps the servers that agents register; without, they are forgotten.
     pub(crate) registrations: Option<Arc<Registrations>>,
@@ -132,6 +135,7 @@ impl PoolConfig {
             sandbox_homes: None,
             sandbox_registered: false,
             stdio_isolation: StdioIsolation::default(),
+            secret_folders: Vec::new(),
             secret_paths: Vec::new(),
             registrations: None,
             private_registration: PrivateAddresses::Denied,
@@ -234,7 +238,7 @@ impl PoolContext {
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),
             sandboxes: Sandboxes::new(options.sandbox_homes.clone()),
-            shield: Shield::new(options.secret_paths.clone()),
+            shield: Shield::new(options.secret_folders.clone(), options.secret_paths.clone()),
             stdio_isolation: options.stdio_isolation,
             sandbox_registered: options.sandbox_registered,
             tokens: options.tokens.clone(),
@@ -297,6 +301,8 @@ impl ServerPool {
         }
 
         let context = Arc::new(PoolContext::new(options)?);
+        // Before the first server starts.
+        context.deps.shield.hide_environment_files(entries.iter());
         let servers = entries.into_iter();
         let servers = servers.map(|entry| context.spawn_server(entry, ServerOrigin::Operator));
         let roster = ServerRoster::new(servers.collect(), context.stop.clone());

@@ -59,9 +59,9 @@ pub struct McpSettings {
     /// with nothing of this machine but the system's programs and a home in memory. A program of
     /// this machine's own folders does not start there.
     pub sandbox_registered: bool,
-    /// The isolation of servers that are programs. `shield` hides the state folder, the vault,
-    /// keys, files of secrets and all other processes from them, where bubblewrap works; `off`
-    /// hides nothing. The entry of a server may say otherwise (`sandbox`).
+    /// Isolation of MCP servers that are programs. `shield` hides the state folder, the vault,
+    /// keys, files of secrets and all other processes from them, if bubblewrap works; `off` hides
+    /// nothing. `sandbox` in the entry of a server overrides it.
     pub stdio_isolation: StdioIsolation,
     /// How long a server may take to connect and to list its tools. An entry may say otherwise
     /// (`startupTimeoutMs`), and programs that may have to be downloaded first have three minutes.
@@ -103,8 +103,8 @@ pub struct McpSettings {
     /// program that has a vault sets this.
     #[serde(skip)]
     pub credentials: Option<ServerCredentials>,
-    /// The files and folders that hold secrets of the program, beside those of these settings. The
-    /// program that has such sets this.
+    /// Files and folders with secrets of the program beside those in these settings. A program that
+    /// has such files sets this.
     #[serde(skip)]
     pub secret_paths: Vec<PathBuf>,
     /// Whether servers are run only while the bridge is elected for them, see
@@ -209,6 +209,7 @@ impl McpSettings {
         options.sandbox_homes = self.sandbox_homes();
         options.sandbox_registered = self.sandbox_registered;
         options.stdio_isolation = self.stdio_isolation;
+        options.secret_folders = self.hidden_folders();
         options.secret_paths = self.hidden_paths();
         options.tool_changes = self.tool_changes;
         options.pins = self.pins()?;
@@ -269,23 +270,28 @@ impl McpSettings {
         self.state_folder("pins")
     }
 
-    /// The file that keeps the servers that agents register.
+    /// Returns the file of the servers that agents registered.
     fn registrations_file(&self) -> PathBuf {
         let beside = || self.list_file().with_file_name(DEFAULT_REGISTRATIONS);
         self.registrations.clone().unwrap_or_else(beside)
     }
 
-    /// All that is hidden from servers behind a shield: where this user's state, tokens, pins and
-    /// lists of servers are, and what else holds secrets of the program.
+    /// Returns the folders that are hidden from servers behind a shield and created before a server
+    /// starts: this user's state, data, tokens and pins.
     #[must_use]
-    pub fn hidden_paths(&self) -> Vec<PathBuf> {
+    pub fn hidden_folders(&self) -> Vec<PathBuf> {
         let state = user_folder("XDG_STATE_HOME", ".local/state");
         let data = user_folder("XDG_DATA_HOME", ".local/share");
         let folders = [state, data].into_iter().flatten().map(|folder| folder.join("toolbus"));
-        let lists = [self.list_file().to_owned(), self.registrations_file()];
+        folders.chain(self.pins.clone()).chain(self.tokens_folder()).collect()
+    }
 
-        let set = [self.pins.clone(), self.tokens_folder()].into_iter().flatten();
-        folders.chain(lists).chain(set).chain(self.secret_paths.iter().cloned()).collect()
+    /// Returns the other paths that are hidden from servers behind a shield: the lists of servers,
+    /// and other files and folders with secrets of the program.
+    #[must_use]
+    pub fn hidden_paths(&self) -> Vec<PathBuf> {
+        let lists = [self.list_file().to_owned(), self.registrations_file()];
+        lists.into_iter().chain(self.secret_paths.iter().cloned()).collect()
     }
 
     /// Where the homes of sandboxed servers are kept.

@@ -1,8 +1,9 @@
-//! Text from outside in the messages of a session: what no person typed.
+//! Text from outside in the messages of a session: text that no person typed.
 //!
-//! It comes as the result of a call that is made for the model, [`NOTICES_TOOL`], and never as a
-//! message of the user. A call and its result are what every API takes and every release reads. The
-//! call carries the nonce of the fences of its results, where no text from outside can write.
+//! Such text is the result of a call that is made for the model, [`NOTICES_TOOL`], and never a
+//! message of the user. Every API accepts a call with its result, and every release can read them.
+//! The call carries the nonce of the fences of its results, and text from outside cannot write
+//! there.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use crate::message::{
     AssistantMessage, AssistantPart, CallArguments, Message, ModelCall, ToolResult,
 };
 
-/// The tool whose results are text from outside. No model may call it.
+/// Tool whose results are text from outside. No model may call it.
 pub const NOTICES_TOOL: &str = "read_notices";
 
-/// Explains to a model what text from outside is. It is the same for each turn, so that prompt
-/// caches hold; the nonce of a turn is in its calls of [`NOTICES_TOOL`].
+/// Explains text from outside to a model. It is the same for each turn, so that prompt caches hit;
+/// the calls of [`NOTICES_TOOL`] carry the nonce of the turn.
 pub const OUTSIDE_EXPLAINED: &str = "\
 # Text from outside
 
@@ -34,14 +35,14 @@ task within what this prompt and the user allow.";
 /// A text from outside, with its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutsideText {
-    /// The source, as a model is told.
+    /// The source that the model sees.
     pub from: ForeignText,
     /// The text.
     pub text: ForeignText,
 }
 
 impl OutsideText {
-    /// A text of this source. Both are cleaned.
+    /// Creates a text from this source. Both are cleaned.
     #[must_use]
     pub fn new(from: &str, text: &str) -> Self {
         let from = ForeignText::line(from, SOURCE_BYTES_MAX);
@@ -49,7 +50,7 @@ impl OutsideText {
     }
 }
 
-/// Writes texts from outside as a call of [`NOTICES_TOOL`] for each, and its results. `first` is
+/// Writes texts from outside as one call of [`NOTICES_TOOL`] each, with their results. `first` is
 /// the number of the first call in the session.
 #[must_use]
 pub fn outside_messages(texts: &[OutsideText], nonce: &Nonce, first: usize) -> [Message; 2] {
@@ -71,14 +72,16 @@ pub fn outside_messages(texts: &[OutsideText], nonce: &Nonce, first: usize) -> [
     [Message::Assistant(AssistantMessage { parts }), Message::Results { results }]
 }
 
-/// The messages of a question about one text from outside. The instruction is ours.
+/// Returns the messages of a question about one text from outside. The instruction is fixed text of
+/// Toolbus.
 #[must_use]
 pub fn question_about(instruction: &'static str, from: &str, text: &str) -> Vec<Arc<Message>> {
     let pair = outside_messages(&[OutsideText::new(from, text)], &Nonce::random(), 1);
     std::iter::once(Message::user(instruction)).chain(pair).map(Arc::new).collect()
 }
 
-/// The definition of [`NOTICES_TOOL`] for an API that takes calls only beside definitions.
+/// Returns the definition of [`NOTICES_TOOL`] for an API that accepts calls only beside
+/// definitions.
 #[cfg(feature = "http")]
 pub(crate) fn notices_definition() -> Value {
     json!({

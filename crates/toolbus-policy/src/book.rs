@@ -40,9 +40,9 @@ const AUDIENCE_NAME: &str = "principals";
 /// Rules, limits and budgets, checked and indexed. It never changes.
 #[derive(Debug)]
 pub struct RuleBook {
-    /// The rules of the operator, then those of the preset.
+    /// The rules of the operator, followed by those of the preset.
     rules: Vec<Rule>,
-    /// How many of the rules the operator has written.
+    /// Number of the operator's rules.
     own_rules: usize,
     preset: Option<Preset>,
     matcher: Matcher,
@@ -135,7 +135,7 @@ impl RuleBook {
         let mut allowing = RuleSet::default();
         let allow = rules.iter().enumerate().filter(|(_, rule)| rule.answer.is_allow());
         allow.for_each(|(position, _)| allowing.insert(position));
-        // An operator may well decide all that a rule of the preset would.
+        // The operator's rules may cover every call that a rule of the preset would decide.
         let mut covered = tell_covered("rule", &conditions[..own_rules], &names, allowing);
         covered.extend(tell_covered("budget", &of_budgets, &budget_names, RuleSet::default()));
         Mistakes::of(covered)?;
@@ -182,13 +182,13 @@ impl RuleBook {
         &self.revision
     }
 
-    /// The preset whose rules stand behind the operator's.
+    /// Returns the preset whose rules follow the operator's.
     #[must_use]
     pub fn preset(&self) -> Option<Preset> {
         self.preset
     }
 
-    /// How many rules it has, with those of its preset.
+    /// Returns the number of rules, including those of the preset.
     #[must_use]
     pub fn rule_count(&self) -> usize {
         self.rules.len()
@@ -230,7 +230,7 @@ impl RuleBook {
         Some(&self.budgets[first])
     }
 
-    /// The conditions of the rules that the operator has written, in order.
+    /// Returns the conditions of the operator's rules, in order.
     pub(crate) fn own_conditions(&self) -> impl Iterator<Item = (&Arc<str>, &Conditions)> {
         self.rules.iter().take(self.own_rules).map(|rule| (&rule.name, &rule.conditions))
     }
@@ -349,7 +349,7 @@ fn check_counts(settings: &PolicySettings, found: &mut Vec<Mistake>) {
     }
 }
 
-/// Reads the rules of the operator, which are so many, and those of the preset behind them.
+/// Parses the rules: the operator's, whose number is given, and then those of the preset.
 fn read_rules<'a>(
     all: &'a [RuleSettings],
     own_rules: usize,

@@ -28,24 +28,23 @@ pub(crate) struct Conditions {
     pub(crate) destructive: Option<bool>,
 }
 
-/// One bit for each combination of what calls can differ in beside names: door, risk, and the three
-/// annotations. There are 256: those of tools that are not destructive, and those of tools that
-/// are.
+/// A bit set of all combinations of the properties of calls other than names: door, risk, and the
+/// three annotations. There are 256, half of them for tools that are destructive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cells([u128; 2]);
 
 impl Cells {
-    /// Whether all of these are among them.
+    /// Returns true if the set contains all of these combinations.
     pub(crate) fn has_all(self, others: Self) -> bool {
         self.0.iter().zip(others.0).all(|(own, other)| own & other == other)
     }
 
-    /// Whether one of these is among them.
+    /// Returns true if the set contains any of these combinations.
     pub(crate) fn has_any(self, others: Self) -> bool {
         self.0.iter().zip(others.0).any(|(own, other)| own & other != 0)
     }
 
-    /// Those that are not among these.
+    /// Returns the combinations that are not in `others`.
     pub(crate) fn without(self, others: Self) -> Self {
         Self([self.0[0] & !others.0[0], self.0[1] & !others.0[1]])
     }

@@ -47,7 +47,7 @@ struct PrincipalIndex {
 
 impl Matcher {
     /// Creates a matcher for at most [`RULES_MAX`](crate::RULES_MAX) conditions and those of a
-    /// preset. `allowing` has the positions of the rules that allow.
+    /// preset. `allowing` holds the positions of the rules that allow.
     pub(crate) fn new(all: &[&Conditions], allowing: RuleSet) -> Self {
         let principals = PrincipalIndex::new(all);
         let mut matcher = Self { principals, allowing, ..Self::default() };

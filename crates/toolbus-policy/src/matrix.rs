@@ -84,8 +84,8 @@ pub struct UnmatchedGlob {
     pub glob: String,
 }
 
-/// The globs over tools of the operator's rules that match none of these. Tools come and go, so it
-/// may still be right.
+/// Returns the tool globs of the operator's rules that match none of these tools. Tools come and
+/// go, so such a glob may still be correct.
 #[must_use]
 pub fn unmatched_globs(book: &RuleBook, tools: &[Subject]) -> Vec<UnmatchedGlob> {
     let is_unmatched = |glob: &&Glob| !tools.iter().any(|tool| glob.matches(tool.id.as_str()));

@@ -1,7 +1,7 @@
 //! The rule books that Toolbus ships: `open`, `careful` and `strict`.
 //!
-//! Each is a text that an operator can read, paste and change, and the parser of the operator's own
-//! rules reads it. A preset stands behind the operator's rules.
+//! Each preset is TOML that an operator can read, paste and change, and the parser of the
+//! operator's rules reads it. The rules of a preset follow the operator's rules.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use toolbus_tools::tool::Risk;
 use crate::rule_set::RULES_MAX;
 use crate::settings::{BudgetSettings, Effect, LimitSettings, PolicySettings, RuleSettings};
 
-/// Most rules of one preset.
+/// Maximum number of rules of a preset.
 pub(crate) const PRESET_RULES_MAX: usize = 24;
 
 /// A rule book that Toolbus ships.
@@ -23,18 +23,18 @@ pub enum Preset {
     Open,
     /// In turns of agents, reads and computations run and a person approves the rest.
     Careful,
-    /// Whatever is not read-only needs an approval, except at the command line.
+    /// Every call that is not read-only needs an approval, except at the command line.
     Strict,
 }
 
-/// A settings file that has nothing but a policy.
+/// A settings file with only a policy.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct PolicyFile {
     policy: PolicySettings,
 }
 
-/// A policy as it is written: what is empty is left out, so that more rules can stand behind it.
+/// A policy as it is printed. Empty members are left out, so that more rules can be appended.
 #[derive(Serialize)]
 struct WrittenFile<'a> {
     policy: WrittenPolicy<'a>,
@@ -54,10 +54,10 @@ struct WrittenPolicy<'a> {
 }
 
 impl Preset {
-    /// Every preset, from the one that asks least to the one that asks most.
+    /// Every preset, from the most permissive to the strictest.
     pub const ALL: [Self; 3] = [Self::Open, Self::Careful, Self::Strict];
 
-    /// Its name, as operators write it.
+    /// Returns the name in settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -67,13 +67,13 @@ impl Preset {
         }
     }
 
-    /// The preset of this name.
+    /// Returns the preset with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|preset| preset.as_str() == name)
     }
 
-    /// Its rules with their comments, as TOML of a settings file.
+    /// Returns the rules with their comments, as TOML of a settings file.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Preset {
         }
     }
 
-    /// Its rules, in order.
+    /// Returns the rules in order.
     pub(crate) fn rules(self) -> Vec<RuleSettings> {
         let file: PolicyFile =
             toml::from_str(self.text()).expect("a test reads the text of every preset");
@@ -98,7 +98,7 @@ impl fmt::Display for Preset {
 }
 
 impl PolicySettings {
-    /// The same rule book without a preset: the rules of the preset stand behind the operator's.
+    /// Returns the same rule book without a preset: the rules of the preset follow the operator's.
     #[must_use]
     pub fn with_preset_rules(&self) -> Self {
         let own = self.rules.iter().take(RULES_MAX).cloned();
@@ -106,11 +106,11 @@ impl PolicySettings {
         Self { preset: None, rules: rules.collect(), ..self.clone() }
     }
 
-    /// Writes the whole rule book as TOML, with the comments of its preset. The text can be pasted
-    /// into a settings file, where it decides the same without a preset.
+    /// Formats the whole rule book as TOML, with the comments of its preset. Pasted into a settings
+    /// file, the text decides the same without a preset.
     ///
     /// # Errors
-    /// When TOML cannot hold a number of the settings.
+    /// If TOML cannot represent a number of the settings.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let Self { preset, default, approval_required_risk, rules, limits, budgets } = self;
         let policy = WrittenPolicy {

@@ -4,10 +4,10 @@ use std::ops::{BitAndAssign, BitOrAssign};
 
 use crate::preset::PRESET_RULES_MAX;
 
-/// How many rules an operator may write in a book.
+/// Maximum number of an operator's rules in a book.
 pub const RULES_MAX: usize = 1_000;
 
-/// Room for the rules of an operator and of a preset.
+/// Capacity for the rules of an operator and of a preset.
 const WORDS: usize = (RULES_MAX + PRESET_RULES_MAX).div_ceil(64);
 
 /// Some of the rules of a book.

@@ -16,9 +16,9 @@ use crate::preset::Preset;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicySettings {
-    /// The rule book of Toolbus whose rules stand behind those below: `open`, `careful` or
-    /// `strict`. `agent-host policy show` prints it. Without a section `policy` it is `careful`;
-    /// with a section that does not name one, there is none.
+    /// Rule book of Toolbus that applies after the rules below: `open`, `careful` or `strict`.
+    /// `agent-host policy show` prints it. Without a section `policy` it is `careful`; a section
+    /// without `preset` has none.
     pub preset: Option<Preset>,
     /// What becomes of a call that no rule decides.
     pub default: Effect,
@@ -45,7 +45,7 @@ pub enum Effect {
     Allow,
     /// It may run once somebody has approved just this call.
     Ask,
-    /// It may run once somebody has approved the tool for its owner and agent.
+    /// The call may run once an approver has approved the tool for its owner and agent.
     AskOnce,
     /// It may not run.
     Deny,
@@ -59,7 +59,7 @@ pub struct RuleSettings {
     pub name: String,
     /// What it says.
     pub effect: Effect,
-    /// Why, in words for whoever called or is asked. Needed by `ask`, `ask-once` and `deny`.
+    /// The reason, shown to callers and approvers. Required by `ask`, `ask-once` and `deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Where the call came in.
@@ -92,8 +92,8 @@ pub struct RuleSettings {
     /// Whether the tool says that running it twice is the same as once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// Whether the tool says that it deletes, overwrites or sends what cannot be brought back. One
-    /// that says nothing does not say so.
+    /// The tool declares that it deletes, overwrites or sends data irreversibly. A tool without a
+    /// declaration counts as not destructive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
 }
@@ -143,8 +143,8 @@ pub struct LimitSettings {
     /// Whether the tool says that running it twice is the same as once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// Whether the tool says that it deletes, overwrites or sends what cannot be brought back. One
-    /// that says nothing does not say so.
+    /// The tool declares that it deletes, overwrites or sends data irreversibly. A tool without a
+    /// declaration counts as not destructive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
 }
@@ -234,7 +234,7 @@ impl Effect {
 }
 
 impl PolicySettings {
-    /// The settings where the operator has written none: the preset [`Preset::Careful`].
+    /// Returns the settings that apply if the operator wrote none: the preset [`Preset::Careful`].
     #[must_use]
     pub fn standard() -> Self {
         Self { preset: Some(Preset::Careful), ..Self::default() }

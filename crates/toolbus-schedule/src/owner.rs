@@ -18,7 +18,7 @@ pub struct ScheduleOwner {
     pub principal: Principal,
 }
 
-/// A principal in the form that programs read which know no owner.
+/// Serialized form of a principal for programs that do not know owners.
 #[derive(Serialize)]
 struct KeptPrincipal<'a> {
     name: &'a str,
@@ -46,7 +46,7 @@ impl ScheduleOwner {
         OwnerId::new(owner_text(&self.principal))
     }
 
-    /// The principal as programs read it that take a task up after a rollback.
+    /// Returns the principal in the form that older programs read after a rollback.
     pub(crate) fn kept_principal(&self) -> Result<String, Error> {
         let proof = match &self.principal.proof {
             Proof::Claimed => KeptProof::Claimed,

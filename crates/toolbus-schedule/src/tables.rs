@@ -20,9 +20,9 @@ pub const MIGRATIONS: Migrations = Migrations {
         },
     ],
     additions: &[
-        // What runs inherit, a `Lineage` in JSON. Runs of tasks that are there already inherit
-        // nothing, as before. The owner says who the principal is; `principal` is written for
-        // programs from before this step.
+        // The lineage that runs inherit, a `Lineage` in JSON. Runs of existing tasks inherit
+        // nothing, as before. The owner identifies the principal; `principal` is written for
+        // programs from before this migration.
         Migration { version: 3, sql: LINEAGE },
     ],
 };

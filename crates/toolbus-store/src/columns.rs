@@ -56,10 +56,10 @@ impl<T: DeserializeOwned> JsonColumn<T> {
         }
     }
 
-    /// The value of a column that rows of older programs do not have: `None` for those as well.
+    /// Reads a column that is NULL in rows of older programs: `None` for NULL.
     ///
     /// # Errors
-    /// When the row has no such column.
+    /// If the row has no such column.
     pub fn read_optional(row: &AnyRow, column: &str, id: &str) -> Result<Option<T>, sqlx::Error> {
         if row.try_get_raw(column)?.is_null() {
             return Ok(None);

@@ -68,8 +68,8 @@ impl Location {
         }
     }
 
-    /// The files on this host that hold the state: the database, and those that SQLite has beside
-    /// it while it is open.
+    /// Returns the files of the state on this host: the database, and the files that SQLite keeps
+    /// beside it while the database is open.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
         let Self::Sqlite(path) = self else { return Vec::new() };

@@ -29,12 +29,12 @@ pub struct Migrations {
     /// Whose tables: the crate's name without `toolbus-`. Its tables begin with it, or are named as
     /// nobody else's.
     pub owner: &'static str,
-    /// What to do, by rising versions. What was released is never changed. A program that does not
-    /// know a step refuses the state.
+    /// Migrations in order of version. A released step never changes. A program that does not know
+    /// an applied step refuses the state.
     pub steps: &'static [Migration],
-    /// Steps that leave the state usable for programs which do not know them, so that an upgrade
-    /// can be rolled back. They add tables, indexes, and columns with a default, and nothing else.
-    /// Their versions are none of those in `steps`.
+    /// Migrations after which programs that do not know them can still use the state, so that an
+    /// upgrade can be rolled back. They only add tables, indexes, and columns with a default. No
+    /// version occurs in `steps` too.
     pub additions: &'static [Migration],
 }
 
@@ -47,15 +47,15 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// A migration that is to be applied.
+/// A migration that has not been applied.
 struct Missing {
     migration: &'static Migration,
-    /// The owner that its row has.
+    /// The owner under which the migration is recorded.
     noted_owner: String,
 }
 
 impl Migrations {
-    /// Finds the migrations that were not applied, in the order in which they have to be.
+    /// Finds the migrations that have not been applied, in the order of application.
     async fn find_missing(&self, connection: &mut AnyConnection) -> Result<Vec<Missing>, Error> {
         let Self { owner, steps, additions } = *self;
         let applied = read_applied(connection, owner).await?;
@@ -64,7 +64,7 @@ impl Migrations {
         let of_step = |migration| Missing { migration, noted_owner: owner.to_owned() };
         let mut missing: Vec<_> = steps.iter().skip(applied.len()).map(of_step).collect();
         for migration in additions {
-            // A program looks at the rows of the owners that it knows, and at no others.
+            // A program reads only the rows of owners that it knows.
             let noted_owner = format!("{owner}+{}", migration.version);
             match &read_applied(connection, &noted_owner).await?[..] {
                 [] => missing.push(Missing { migration, noted_owner }),

@@ -25,7 +25,7 @@ pub(crate) struct NewRow {
     pub(crate) description: String,
     pub(crate) context: String,
     pub(crate) priority: Priority,
-    /// The depth of its scope.
+    /// Depth of the subagent's scope.
     pub(crate) depth: u8,
     pub(crate) lineage: Lineage,
     pub(crate) timeout_ms: i64,

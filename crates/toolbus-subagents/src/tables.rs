@@ -15,8 +15,8 @@ pub const MIGRATIONS: Migrations = Migrations {
     owner: "subagents",
     steps: &[Migration { version: 1, sql: TABLES }],
     additions: &[
-        // What a subagent inherits, beside its owner: a `Lineage` in JSON. `depth`, which is in it,
-        // is written for programs from before this step.
+        // The lineage that a subagent inherits beside its owner, a `Lineage` in JSON. `depth`,
+        // which the lineage contains, is written for programs from before this migration.
         Migration {
             version: 2,
             sql: "ALTER TABLE subagents ADD COLUMN lineage TEXT NOT NULL DEFAULT ''",

@@ -283,7 +283,7 @@ impl Operation {
             .with_timeout(timeout * REQUESTS_IN_LINE)
             .with_parameters(self.parameters());
         match self {
-            // What is sent, mails and invitations, cannot be called back.
+            // Mails and invitations cannot be recalled once sent.
             Self::Send | Self::Create => tool.destructive().with_risk(Risk::High),
             _ => tool.read_only(),
         }

@@ -1,14 +1,14 @@
-//! Text from outside: what another agent, a server, a page or a model wrote, on its way into the
-//! context of a model.
+//! Text from outside: text that another agent, a server, a page or a model wrote, on its way into
+//! the context of a model.
 //!
-//! [`ForeignText`] is the only form in which such text enters a context, and its constructors are
-//! the one cleaning: they remove what a person does not see (see [`hidden_text`]) and the control
-//! sequences of terminals, and break what imitates a fence or a token of a chat template, visibly.
-//! Cleaning twice is cleaning once.
+//! [`ForeignText`] is the only form in which such text enters a context, and its constructors clean
+//! it. Cleaning removes characters that are invisible to people (see [`hidden_text`]) and control
+//! sequences of terminals, and visibly breaks imitations of fences and of chat template tokens.
+//! Cleaning is idempotent.
 //!
-//! A fence marks where text from outside begins and ends. Its [`Nonce`] is new for each turn, so
-//! that text that was written before the turn cannot name it; text that learns it within the turn
-//! cannot close the fence, because the cleaning breaks every mark.
+//! A fence marks the beginning and the end of text from outside. Each turn has a new [`Nonce`], so
+//! text from before the turn cannot name it. Text that learns the nonce during the turn cannot
+//! close the fence either, because cleaning breaks every mark.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,40 +27,40 @@ use marks::{BREAK, break_marks};
 pub const FOREIGN_BYTES_MAX: usize = 2 << 20;
 /// Maximum size of the name of a source, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 256;
-/// Bytes that are read of a text for each byte that may stay of it: characters that a model does
-/// not need may be most of a text.
+/// Input bytes that are read for each byte of the maximum size, because most of a text may be
+/// characters that cleaning removes.
 const READ_FACTOR: usize = 4;
-/// Digits of a nonce: 80 bits.
+/// Number of hexadecimal digits of a nonce: 80 bits.
 const NONCE_CHARS: usize = 20;
 const BEGIN: &str = "<<outside ";
 const END: &str = "<<end ";
-/// Stands at the end of a text that was cut.
+/// Ends a truncated text.
 const CUT: &str = "\n[cut: the text is longer]";
-/// Stands at the end of a line that was cut.
+/// Ends a truncated line.
 const LINE_CUT: &str = "…";
 
 /// Text from outside, cleaned for a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignText(String);
 
-/// The number that the marks of one turn carry: 20 hexadecimal digits.
+/// The random number in the marks of one turn: 20 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Nonce(String);
 
-/// A text that is no [`Nonce`].
+/// The error of a text that is not a [`Nonce`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a nonce has {NONCE_CHARS} hexadecimal digits")]
 pub struct NonceError;
 
 impl ForeignText {
-    /// Cleans a text. What is beyond so many bytes is cut off, and a note says so.
+    /// Cleans a text. Truncates it to `bytes_max` and ends it with a note if it is longer.
     #[must_use]
     pub fn new(text: &str, bytes_max: usize) -> Self {
         Self(clean(text, bytes_max).into_owned())
     }
 
-    /// Cleans a name or a description, and puts it on one line.
+    /// Cleans a name or a description and joins it into one line.
     #[must_use]
     pub fn line(text: &str, bytes_max: usize) -> Self {
         let (head, is_cut) = beginning(text, bytes_max);
@@ -76,13 +76,13 @@ impl ForeignText {
         &self.0
     }
 
-    /// Returns the text by value.
+    /// Returns the text as an owned string.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0
     }
 
-    /// Returns whether nothing is left.
+    /// Returns true if the text is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -101,7 +101,7 @@ impl Serialize for ForeignText {
     }
 }
 
-/// Cleans what it reads: rows of older releases hold text as it came.
+/// Cleans the text that it reads: rows of older releases hold raw text.
 impl<'de> Deserialize<'de> for ForeignText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -110,19 +110,19 @@ impl<'de> Deserialize<'de> for ForeignText {
 }
 
 impl Nonce {
-    /// Returns a nonce that nobody knows.
+    /// Returns a new random nonce.
     #[must_use]
     pub fn random() -> Self {
         Self::of(&new_id())
     }
 
-    /// Derives the nonce of one place from a secret.
+    /// Derives a nonce for one place from a secret.
     #[must_use]
     pub fn derived(secret: &str, place: &str) -> Self {
         Self::of(&format!("{secret}\n{place}"))
     }
 
-    /// Returns the nonce of rows that were written before there were nonces.
+    /// Returns the nonce for rows that were written before nonces existed.
     #[must_use]
     pub fn unknown() -> Self {
         Self("0".repeat(NONCE_CHARS))
@@ -140,13 +140,13 @@ impl Nonce {
         &self.0
     }
 
-    /// Puts a text from outside between marks that name its source.
+    /// Wraps a text from outside in marks that name its source.
     #[must_use]
     pub fn fence(&self, from: &ForeignText, text: &ForeignText) -> String {
         let nonce = &self.0;
         let from = label_of(from.as_str());
         let mut text = Cow::Borrowed(text.as_str());
-        // A text that knows the nonce knows what it imitates.
+        // A text that contains the nonce imitates this fence, so the nonce is broken too.
         if text.contains(nonce.as_str()) {
             let (head, tail) = nonce.split_at(NONCE_CHARS / 2);
             text = Cow::Owned(text.replace(nonce, &format!("{head}{BREAK}{tail}")));
@@ -170,8 +170,8 @@ impl From<Nonce> for String {
     }
 }
 
-/// Returns the line that ends a fenced text, for its beginning where the rest is cut off. `None`:
-/// the text is not fenced.
+/// Returns the line that ends a fenced text, so that a truncated text can keep it. `None`: the text
+/// is not fenced.
 #[must_use]
 pub fn end_of_fence(fenced: &str) -> Option<String> {
     let nonce = fenced.strip_prefix(BEGIN)?.get(..NONCE_CHARS)?;
@@ -182,7 +182,7 @@ fn is_digit(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// The name of a source within the quotation marks of a fence.
+/// Formats the name of a source for the quotation marks of a fence.
 fn label_of(name: &str) -> String {
     let line = name.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut label: String = line
@@ -198,7 +198,7 @@ fn label_of(name: &str) -> String {
     label
 }
 
-/// The one cleaning. Text that needs none is borrowed.
+/// Cleans a text. Borrows a text that needs no change.
 fn clean(text: &str, bytes_max: usize) -> Cow<'_, str> {
     let (head, is_cut) = beginning(text, bytes_max);
     let text = hidden_text::without_control_sequences(head);
@@ -208,13 +208,13 @@ fn clean(text: &str, bytes_max: usize) -> Cow<'_, str> {
     fit(text, bytes_max, is_cut, CUT)
 }
 
-/// The beginning of a text that is looked at, and whether something is behind it.
+/// Returns the beginning of a text that is read, and whether more text follows.
 fn beginning(text: &str, bytes_max: usize) -> (&str, bool) {
     let end = text.floor_char_boundary(bytes_max.saturating_mul(READ_FACTOR));
     (&text[..end], end < text.len())
 }
 
-/// Applies a step of the cleaning, which borrows what it does not change.
+/// Applies a step of the cleaning, which borrows an unchanged text.
 fn then<'a>(text: Cow<'a, str>, step: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<'a, str> {
     match text {
         Cow::Borrowed(text) => step(text),
@@ -228,7 +228,7 @@ fn then<'a>(text: Cow<'a, str>, step: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<
     }
 }
 
-/// Cuts a clean text to so many bytes, with a note where there is room for one.
+/// Truncates a clean text to this many bytes, with a note if there is room for one.
 fn fit<'a>(text: Cow<'a, str>, bytes_max: usize, is_cut: bool, note: &str) -> Cow<'a, str> {
     if !is_cut && text.len() <= bytes_max {
         return text;
@@ -236,7 +236,7 @@ fn fit<'a>(text: Cow<'a, str>, bytes_max: usize, is_cut: bool, note: &str) -> Co
 
     let note = if note.len() < bytes_max { note } else { "" };
     let end = text.floor_char_boundary(bytes_max - note.len());
-    // A character that stays because of its neighbor goes with it.
+    // A character that is kept only because of its neighbor is removed with it.
     let head = hidden_text::clean_text(&text[..end], &mut HiddenCounts::default());
     Cow::Owned(format!("{head}{note}"))
 }

@@ -5,9 +5,9 @@
 //! grant over everything that a worker acts on. [`GrantCheck`] is the worker's end.
 //!
 //! There are two kinds. A signed grant is an Ed25519 signature: agents have a [`GrantSigningKey`],
-//! and workers its [`GrantPublicKey`], with which they cannot make one. A grant by the shared key
-//! is a MAC by a [`GrantKey`] that both have; it is the older kind. The kinds have a header each,
-//! so that a request can carry both while a fleet changes over.
+//! and workers have its [`GrantPublicKey`], which cannot sign. A grant by the shared key, the older
+//! kind, is a MAC with a [`GrantKey`] that both have. Each kind has its own header, so that a
+//! request can carry both while a fleet migrates.
 //!
 //! Nothing else makes a [`Permit`], and neither a key nor a grant is ever in a log or an error.
 

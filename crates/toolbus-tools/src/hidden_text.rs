@@ -1,10 +1,10 @@
-//! Hidden text: characters that a model reads and a person does not see, taken out of text from
-//! outside and counted, and sequences that a terminal obeys.
+//! Hidden text: characters that a model reads and a person does not see, removed from text from
+//! outside and counted; and control sequences of terminals.
 //!
-//! This is the one table of invisible characters. What ordinary text needs stays: joiners between
-//! letters that join (Arabic, Indic and others), emoji sequences, line-break marks between the
-//! letters of scripts without spaces. Everything else that is invisible goes, so what people review
-//! is what models read. Text that is plain ASCII is only looked at, never copied.
+//! This module has the only table of invisible characters. It keeps those that ordinary text needs:
+//! joiners between letters that join (Arabic, Indic and others), emoji sequences, and line-break
+//! marks between the letters of scripts without spaces. It removes all others, so people review the
+//! text that models read. Plain ASCII text is scanned and never copied.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -54,7 +54,7 @@ const HIDDEN_KINDS: [(HiddenKind, &str); 6] = [
 pub struct HiddenCounts([usize; HIDDEN_KINDS.len()]);
 
 impl HiddenCounts {
-    /// Returns whether nothing was found.
+    /// Returns true if nothing was found.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == Self::default()

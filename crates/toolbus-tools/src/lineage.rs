@@ -22,7 +22,7 @@ pub struct Lineage {
     run: String,
     /// The door of the scope.
     door: Door,
-    /// Every door that the work came through, the first one first.
+    /// Every door that the work came through, outermost first.
     doors: DoorSet,
     /// The depth of the scope.
     depth: u8,
@@ -63,7 +63,7 @@ impl Lineage {
         &self.run
     }
 
-    /// Every door that the work came through, the first one first.
+    /// Every door that the work came through, outermost first.
     #[must_use]
     pub const fn doors(&self) -> DoorSet {
         self.doors

@@ -22,7 +22,7 @@ pub struct PolicyRequest<'a> {
 pub enum Decision {
     /// It may run.
     Allow,
-    /// It may once somebody has approved it.
+    /// The call may run once an approver has approved it.
     Ask(ApprovalDemand),
     /// It may not, for a reason that the caller is told.
     Deny(Cow<'static, str>),
@@ -35,44 +35,44 @@ pub struct ApprovalDemand {
     pub rule: Arc<str>,
     /// Why, for whoever is asked.
     pub reason: Cow<'static, str>,
-    /// Which calls a yes covers, unless its approver says otherwise.
+    /// The calls that a yes covers, unless the approver chooses otherwise.
     pub extent: ApprovalExtent,
-    /// The preset of the policy that the rule is of. `None`: the operator has written the rule.
+    /// The preset that contains the rule. `None`: the operator wrote it.
     pub preset: Option<&'static str>,
 }
 
-/// Which calls a yes covers.
+/// The calls that a yes covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ApprovalExtent {
-    /// The one call.
+    /// Only this call.
     #[default]
     Call,
-    /// Every call of the tool as it is defined now, by the same owner for the same agent.
+    /// Every call of the tool with its current definition, by the same owner for the same agent.
     Tool,
 }
 
 impl ApprovalDemand {
-    /// The demand of a rule that the operator has written, for the one call.
+    /// Creates the demand of an operator's rule. A yes covers one call.
     #[must_use]
     pub fn new(rule: impl Into<Arc<str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         let (rule, reason) = (rule.into(), reason.into());
         Self { rule, reason, extent: ApprovalExtent::Call, preset: None }
     }
 
-    /// The same demand, where a yes covers every call of the tool.
+    /// Extends a yes to every call of the tool.
     #[must_use]
     pub fn once_per_tool(self) -> Self {
         Self { extent: ApprovalExtent::Tool, ..self }
     }
 
-    /// The same demand of a rule of this preset.
+    /// Marks the rule as one of this preset.
     #[must_use]
     pub fn of_preset(self, preset: Option<&'static str>) -> Self {
         Self { preset, ..self }
     }
 
-    /// Returns what to set so that calls of the tool of this id need no approval, in one line.
-    /// Rules without the preset would take its place, so the line names both.
+    /// Returns, in one line, the setting that lets calls of the tool with this id run without an
+    /// approval. Rules without the preset would replace it, so the line contains both.
     #[must_use]
     pub fn how_to_allow(&self, tool: &str) -> String {
         match self.preset {

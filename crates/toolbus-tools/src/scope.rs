@@ -45,8 +45,7 @@ pub enum Door {
     Embedded,
 }
 
-/// A set of doors, in the order in which calls first came through them. Sets of the same doors are
-/// equal, whatever their order.
+/// A set of doors, in the order in which calls first came through them. Equality ignores the order.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<Door>", into = "Vec<Door>")]
 pub struct DoorSet {
@@ -104,8 +103,8 @@ pub struct RulesName(Arc<str>);
 pub struct Scope {
     /// The door that its calls came through last; `doors` contains it.
     pub door: Door,
-    /// Every door that its calls came through, the first one first: a program that an MCP client
-    /// starts came through `mcp` and `chain`. Child scopes inherit them.
+    /// Every door that the calls came through, outermost first: the calls of a program that an MCP
+    /// client starts came through `mcp` and `chain`. Child scopes inherit them.
     pub doors: DoorSet,
     /// Who calls.
     pub principal: Principal,
@@ -169,21 +168,21 @@ impl Door {
     }
 }
 
-/// Bits of the position of a door.
+/// Bits per door in `DoorSet::order`.
 const POSITION_BITS: u32 = 3;
 
-// Each door has a bit, and a position.
+// Each door has a bit and a position.
 const _: () = assert!(Door::ALL.len() <= u8::BITS as usize);
 const _: () = assert!(Door::ALL.len() <= 1 << POSITION_BITS);
 
 impl DoorSet {
-    /// These doors, the first one first.
+    /// Creates a set of these doors, in this order.
     #[must_use]
     pub fn of(doors: &[Door]) -> Self {
         doors.iter().fold(Self::default(), |set, door| set.with(*door))
     }
 
-    /// The doors of both sets, those of this one first.
+    /// Returns the doors of both sets, those of this set first.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         let mut all = self;
@@ -201,7 +200,7 @@ impl DoorSet {
         self.doors & (1 << door.position()) != 0
     }
 
-    /// Each of them, the first one first.
+    /// Iterates over the doors in order.
     pub fn iter(self) -> impl Iterator<Item = Door> {
         (0..self.count()).map(move |place| self.door_at(place))
     }
@@ -377,7 +376,7 @@ impl Scope {
         Self { doors: self.doors.union(doors), ..self }
     }
 
-    /// The same scope, whose calls came through these doors before its own.
+    /// Adds doors that the calls came through before those of this scope.
     #[must_use]
     pub fn with_earlier_doors(self, doors: DoorSet) -> Self {
         Self { doors: doors.union(self.doors), ..self }

@@ -71,9 +71,9 @@ pub struct Annotations {
     pub read_only: bool,
     /// Running it twice is the same as once.
     pub idempotent: bool,
-    /// It says that it deletes, overwrites or sends what cannot be brought back. A tool that says
-    /// nothing is not meant: few do, and to ask for each of their calls would teach people to
-    /// approve without looking.
+    /// The tool declares that it deletes, overwrites or sends data irreversibly. A tool without a
+    /// declaration counts as not destructive: few tools have one, and asking for each of their
+    /// calls would train people to approve without looking.
     pub destructive: bool,
 }
 
@@ -169,7 +169,7 @@ impl Tool {
         Self { annotations, risk: Some(Risk::Low), ..self }
     }
 
-    /// The same tool, deleting, overwriting or sending what cannot be brought back.
+    /// Marks the tool as one that deletes, overwrites or sends data irreversibly.
     #[must_use]
     pub fn destructive(self) -> Self {
         let annotations = Annotations { read_only: false, destructive: true, ..self.annotations };

@@ -34,7 +34,7 @@ pub struct VaultKey {
 /// Where the key comes from.
 #[derive(Debug, Clone)]
 pub enum KeySource {
-    /// A file that nobody but its owner may read, as [`is_open_to_others`] sees it.
+    /// A file that only its owner can access, as [`is_open_to_others`] defines it.
     File(PathBuf),
     /// A command, by its program and arguments, that prints it: the way to a service that manages
     /// keys.

@@ -14,8 +14,8 @@ pub struct CredentialPlace {
     pub provider: String,
     /// The tool that it is for; `None` for all of the provider.
     pub tool: Option<String>,
-    /// The caller whose it is, as the [owner](toolbus_policy::owner_text) of a row is written: with
-    /// the id of a key, which no later key of its name has. `None` for all of them.
+    /// The caller's [owner](toolbus_policy::owner_text), as in rows of the store: with the id of a
+    /// key, so that a later key with the same name does not match. `None` for all callers.
     pub user: Option<String>,
     /// The name that it is asked for by.
     pub name: String,
@@ -34,7 +34,7 @@ impl CredentialPlace {
         Self { tool: Some(tool.into()), ..self }
     }
 
-    /// The same, for the caller that is this owner.
+    /// Limits the credential to the caller with this owner.
     #[must_use]
     pub fn for_user(self, user: impl Into<String>) -> Self {
         Self { user: Some(user.into()), ..self }

@@ -40,11 +40,11 @@ well_known! {
     /// Toolbus extension: the session of the caller, for servers that keep something for it. What
     /// it means is its caller's own: the same text of another caller is another session.
     SESSION = "rb-session", on the wire "rb-rb-session";
-    /// Toolbus extension: the grant by which a worker knows that the request has passed the gates,
-    /// made with the key that agents and workers share. It is a proof, so it is never logged.
+    /// Toolbus extension: the grant that proves to a worker that the request has passed the gates,
+    /// made with the key that agents and workers share. It is a credential, so it is never logged.
     GRANT = "rb-grant", on the wire "rb-rb-grant";
-    /// Toolbus extension: the same grant, signed with a key that only agents have. A header of its
-    /// own, because older workers refuse a [`GRANT`] that has anything added. It is never logged.
+    /// Toolbus extension: the same grant, signed with a key that only agents have. It has its own
+    /// header because older workers reject a [`GRANT`] with anything added. It is never logged.
     SIGNED_GRANT = "rb-signed-grant", on the wire "rb-rb-signed-grant";
     /// Ours: when the caller stops waiting, in Unix milliseconds by its own clock. How much time
     /// that was when the request was sent is the message's expiry.
@@ -77,7 +77,7 @@ well_known! {
 
 /// Logical headers of a message, few enough that a list is the fastest map.
 ///
-/// Its `Debug` form leaves out the values of grants.
+/// `Debug` omits the values of grants.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(Cow<'static, str>, String)>);
 

@@ -109,8 +109,8 @@ impl ToolbusBuilder {
         Self { invoker, ..self }
     }
 
-    /// Sends every request that has passed the gates with a grant, for workers that check grants:
-    /// signed with a [`GrantSigningKey`](crate::GrantSigningKey), or made with a
+    /// Adds a grant to every request that has passed the gates, for workers that check grants. It
+    /// is signed with a [`GrantSigningKey`](crate::GrantSigningKey), or made with a
     /// [`GrantKey`](crate::GrantKey) that the workers have too. By default requests carry none.
     pub fn grants(self, signer: impl Into<GrantSigner>) -> Self {
         Self { invoker: self.invoker.grants(signer), ..self }

@@ -137,6 +137,7 @@ fn start_pool(text: &str, settings: &McpSettings) -> Result<ServerPool, McpError
     options.supervisor = settings.supervisor.clone();
     options.credentials = settings.credentials.clone();
     options.stdio_isolation = settings.stdio_isolation;
+    options.secret_folders = settings.hidden_folders();
     options.secret_paths = settings.hidden_paths();
     options.elects_owners = settings.elects_owners;
     Ok(ServerPool::start(servers, options)?)

@@ -1,8 +1,8 @@
-//! `cargo xtask accept upgrade`: a fleet of an earlier commit is upgraded in place and rolled back,
+//! `cargo xtask accept upgrade`: upgrades a fleet of an earlier commit in place and rolls it back,
 //! with calls in flight.
 //!
-//! The scenarios are tests of the crate `e2e` that other runs leave out. Here the programs of the
-//! earlier commit are built for them, and its images where they need those.
+//! The scenarios are tests of the crate `e2e` that other runs exclude. This module builds the
+//! programs of the earlier commit for them, and its images if a scenario needs them.
 
 mod earlier;
 
@@ -20,11 +20,11 @@ use crate::cluster::ClusterParts;
 use crate::test_run::{self, TestNeeds, TestOptions};
 use crate::workspace;
 
-/// The page with the table.
+/// The page with the table of results.
 const PAGE: &str = "docs/benchmarks/upgrade.md";
-/// The package that has the scenarios.
+/// The package with the scenarios.
 const PACKAGE: &str = "e2e";
-/// Builds what the images of this commit are made of, with the features that tests have.
+/// Arguments that build the programs for the images of this commit, with the features of the tests.
 const BUILD: [&str; 5] = ["build", "--locked", "--workspace", "--bins", "--tests"];
 
 const HEAD: &str = "# Upgrade and rollback
@@ -35,13 +35,13 @@ Written by `cargo xtask accept upgrade`. Each scenario begins with a fleet of co
 |---|---:|---:|---:|---:|---:|---:|---:|---|---|
 ";
 
-/// One test, which is a unit of the run.
+/// A scenario: one test, which runs and passes on its own.
 struct Scenario {
     name: &'static str,
-    /// The test program and the test.
+    /// The test binary and the test.
     suite: &'static str,
     test: &'static str,
-    /// Whether it needs a cluster and a container engine.
+    /// True if the scenario needs a cluster and a container engine.
     has_cluster: bool,
 }
 
@@ -78,8 +78,8 @@ const SCENARIOS: [Scenario; 5] = [
     },
 ];
 
-/// Runs the scenarios that have not passed at this commit: `[--scenario NAME]...`. One that is
-/// named runs again.
+/// Runs the scenarios that have not passed at this commit: `[--scenario NAME]...`. A named scenario
+/// runs again.
 pub(super) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let mut chosen = Vec::new();
     let mut arguments = arguments.iter();
@@ -111,7 +111,7 @@ pub(super) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
 }
 
 impl Scenario {
-    /// Runs it. Returns its result, with the sum that it has left.
+    /// Runs the scenario. Returns its result with its totals.
     fn run(&self, earlier: &EarlierCommit) -> anyhow::Result<Value> {
         let tallies = tally_folder()?;
         let tally = tallies.join(format!("{}.json", self.name));
@@ -139,8 +139,7 @@ impl Scenario {
     }
 }
 
-/// Starts the engine and the cluster, which the tests then find running, with the images of both
-/// commits.
+/// Starts the engine and the cluster with the images of both commits. The tests use both.
 fn start_with_images(
     earlier: &EarlierCommit,
     options: &TestOptions,
@@ -153,7 +152,7 @@ fn start_with_images(
     Ok(parts)
 }
 
-/// Where scenarios leave their sums.
+/// Folder where scenarios write their totals.
 fn tally_folder() -> anyhow::Result<PathBuf> {
     let folder = workspace::target_folder()?.join("accept/upgrade");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -166,7 +165,8 @@ fn write_page(results: &Results, commit: &str) -> String {
     HEAD.to_owned() + &rows.collect::<String>()
 }
 
-/// A scenario without a sum, such as one whose calls are counted by its test, has dashes for it.
+/// Formats a row. A scenario without totals, such as one whose test counts its own calls, has
+/// dashes.
 fn write_row(name: &str, result: &Value, commit: &str) -> String {
     let tally = &result["tally"];
     let number = |member: &str| match &tally[member] {

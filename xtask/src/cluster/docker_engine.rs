@@ -42,11 +42,11 @@ impl DockerEngine {
         Ok(engine)
     }
 
-    /// Builds images of the programs in `folder`, by the recipe in the sources of their own commit,
-    /// for the engine and for the cluster.
+    /// Builds images of the programs in `folder` with the Dockerfile in the sources of their
+    /// commit, for the engine and for the cluster.
     pub(crate) fn add_images(&self, source: &Path, folder: &Path, tag: &str) -> anyhow::Result<()> {
         let mut build = Command::new(source.join("docker/images"));
-        // Its output goes beside the programs, and nothing of this commit's is replaced.
+        // The output goes beside the programs, so it replaces nothing of this commit.
         let target = folder.parent().unwrap_or(folder);
         build.current_dir(source).env("CARGO_TARGET_DIR", target).env("TOOLBUS_TAG", tag);
         self.build_images(&mut build, folder)?;

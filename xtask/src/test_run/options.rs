@@ -17,7 +17,7 @@ pub(crate) struct TestOptions {
     pub(crate) slowest: usize,
     /// Arguments for nextest: filters and options.
     pub(crate) rest: Vec<String>,
-    /// Variables for the tests.
+    /// Environment variables for the tests.
     pub(crate) environment: Vec<(String, String)>,
 }
 
@@ -65,8 +65,8 @@ impl TestOptions {
         }
     }
 
-    /// Selects tests of a package that other runs leave out, by a filter of nextest. Without a
-    /// cluster, no container engine is started either.
+    /// Selects tests of a package that other runs exclude, by a nextest filter. Without a cluster,
+    /// the run does not start a container engine either.
     pub(crate) fn of_left_out(
         package: &str,
         filter: &str,

@@ -4,30 +4,30 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// `grants`.
+/// Arguments of `grants`.
 #[derive(Debug, Args)]
 pub struct GrantsOptions {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: GrantsCommand,
 }
 
-/// What to do with keys of grants.
+/// Subcommands of `grants`.
 #[derive(Debug, Subcommand)]
 pub enum GrantsCommand {
     /// Make a signing key for an agent, and print the public key for its workers
     ///
-    /// The signing key is written to a new file that only its owner may read: the setting
-    /// grants.signing_key_file of the agent names it. The line that is printed goes into the file
-    /// of the workers' setting grants.public_keys_file.
+    /// Writes the signing key to a new file that only its owner can read. Set
+    /// grants.signing_key_file of the agent to this file, and add the printed line to the file that
+    /// grants.public_keys_file of the workers names.
     NewKey {
-        /// The file to write; one that is there is not changed
+        /// File to create; an existing file is never overwritten
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
     /// Print the public key of a signing key
     PublicKey {
-        /// The file of the signing key
+        /// File with the signing key
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },

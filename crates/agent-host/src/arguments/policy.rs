@@ -8,33 +8,33 @@ use toolbus_wire::name::AgentName;
 
 use super::parse_principal_argument;
 
-/// `policy`.
+/// Arguments of `policy`.
 #[derive(Debug, Args)]
 pub struct Policy {
-    /// What to show.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: PolicyCommand,
 }
 
-/// What to show of the policy.
+/// Subcommands of `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Print what is said of every tool, principal and door
+    /// Print the decision for every tool, principal and door
     Matrix(Matrix),
-    /// Say what is said of one call, and by which rule
+    /// Explain the decision about one call, and name the rule that decides
     ///
-    /// Exit code: 0 when the call may run; 1 when it may not, or not without an approval; 2 when
-    /// there is no such tool.
+    /// Exit code: 0 if the call may run; 1 if it is denied or needs an approval; 2 if the tool does
+    /// not exist.
     Why(Why),
-    /// Print how many rules there are, and what they name that there is not
+    /// Check the rules: print their number, and the names in them that match nothing
     ///
-    /// Exit code: 0 when the settings are right, and 2 when they have a mistake.
+    /// Exit code: 0 if the settings are valid; 2 if they have a mistake.
     Check,
     /// Print the rule book as TOML that can be pasted into the settings
     Show(Show),
 }
 
-/// `policy show`.
+/// Arguments of `policy show`.
 #[derive(Debug, Args)]
 pub struct Show {
     /// Print the rule book of this preset instead: open, careful or strict
@@ -46,22 +46,22 @@ pub struct Show {
     pub json: bool,
 }
 
-/// `policy matrix`.
+/// Arguments of `policy matrix`.
 #[derive(Debug, Args)]
 pub struct Matrix {
-    /// Print JSON, with every cell by itself
+    /// Print JSON, with a separate entry for each cell
     #[arg(long)]
     pub json: bool,
 }
 
-/// `policy why`.
+/// Arguments of `policy why`.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// The tool: its name, or its id such as mcp:github/create_issue
+    /// Name of the tool, or its id, such as mcp:github/create_issue
     #[arg(value_name = "TOOL")]
     pub tool: String,
 
-    /// The doors that the call came through, with commas between them, such as mcp,chain
+    /// Comma-separated doors that the call came through, such as mcp,chain
     #[arg(
         long = "door",
         value_name = "DOOR",
@@ -71,15 +71,15 @@ pub struct Why {
     )]
     pub doors: Vec<Door>,
 
-    /// Who calls, such as claimed:alice [default: local:local]
+    /// Principal that makes the call, such as claimed:alice [default: local:local]
     #[arg(long, value_name = "PRINCIPAL", value_parser = parse_principal_argument)]
     pub principal: Option<Principal>,
 
-    /// The agent that is called for [default: the agent of the settings]
+    /// Agent that the call is made for [default: the agent of the settings]
     #[arg(long, value_name = "AGENT", value_parser = |text: &str| AgentName::parse(text))]
     pub agent: Option<AgentName>,
 
-    /// The session that the call belongs to [default: none]
+    /// Session that the call belongs to [default: none]
     #[arg(long, value_name = "SESSION", value_parser = |text: &str| SessionId::parse(text))]
     pub session: Option<SessionId>,
 
@@ -90,10 +90,10 @@ pub struct Why {
 
 fn parse_preset(text: &str) -> Result<Preset, String> {
     let names = Preset::ALL.map(Preset::as_str).join(", ");
-    Preset::parse(text).ok_or_else(|| format!("it is one of {names}"))
+    Preset::parse(text).ok_or_else(|| format!("expected one of {names}"))
 }
 
 fn parse_door(text: &str) -> Result<Door, String> {
     let named = Door::ALL.into_iter().find(|door| door.as_str() == text);
-    named.ok_or_else(|| format!("it is one of {}", Door::ALL.map(Door::as_str).join(", ")))
+    named.ok_or_else(|| format!("expected one of {}", Door::ALL.map(Door::as_str).join(", ")))
 }

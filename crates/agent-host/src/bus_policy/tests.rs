@@ -1,4 +1,4 @@
-//! Agents that make grants for everybody on the bus, and agents that do not.
+//! Findings for agents that make grants for calls from the bus.
 
 use serde_json::{Value, json};
 

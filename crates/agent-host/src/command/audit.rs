@@ -69,8 +69,8 @@ fn table(rows: &[AuditRow]) -> String {
     text
 }
 
-/// Every door that a call came through, the first one first. Rows of older programs have the last
-/// one alone.
+/// Formats every door that a call came through, outermost first. Rows of older programs have only
+/// the innermost door.
 fn doors_text(row: &AuditRow) -> String {
     let doors = row.lineage.as_ref().map(|lineage| lineage.doors.to_string());
     doors.unwrap_or_else(|| row.door.clone())

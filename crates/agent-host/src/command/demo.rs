@@ -79,7 +79,7 @@ async fn run_steps(stage: &Stage<'_>) -> bool {
     went_well
 }
 
-/// Says which preset of the policy is active for agents, outside this demo.
+/// Describes the preset that is active for agents outside this demo.
 fn describe_preset(preset: Option<Preset>) -> String {
     match preset {
         Some(preset) => format!(

@@ -1,4 +1,4 @@
-//! `grants`: makes signing keys, and prints the public key of one. A signing key is never printed.
+//! `grants`: makes signing keys and prints their public keys. It never prints a signing key.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,13 +14,13 @@ use toolbus_tools::grant::settings::{self, load_signing_key};
 use super::{fail, print};
 use crate::arguments::{GrantsCommand, GrantsOptions};
 
-/// The permissions of a file with a signing key: its owner alone reads and changes it.
+/// Mode of a signing key file: only its owner can read and write it.
 const FILE_MODE: u32 = 0o600;
 
-/// A failure to make a key or to print one.
+/// A failure to make or print a key.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("{0} is there already, and a key is never overwritten")]
+    #[error("{0} already exists, and a key is never overwritten")]
     Exists(String),
     #[error("{0} cannot be written")]
     Write(String, #[source] io::Error),
@@ -30,7 +30,7 @@ enum Failure {
     Read(#[from] settings::Error),
 }
 
-/// Does what the command says. It needs no settings.
+/// Runs the command. It needs no settings.
 pub(crate) fn run(options: &GrantsOptions) -> Exit {
     let done = match &options.command {
         GrantsCommand::NewKey { file } => make_key(file),
@@ -59,14 +59,15 @@ fn make_key(file: &Path) -> Result<String, Failure> {
     let text = format!("{}\n", key.expose());
     let written = opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all());
     if let Err(error) = written {
-        // A part of a key is none, and would keep the next attempt from its file.
+        // A partial key is useless, and the file would make the next attempt fail.
         let _ = fs::remove_file(file);
         return Err(Failure::Write(name(), error));
     }
     describe_public_key(file)
 }
 
-/// The public key of a signing key, as workers have it on a line, with its id as a comment.
+/// Formats the public key of a signing key as a line for workers, with the id of the key as a
+/// comment.
 fn describe_public_key(file: &Path) -> Result<String, Failure> {
     let key = load_signing_key(file)?;
     let public = key.public_key();

@@ -26,7 +26,7 @@ pub(super) async fn run(
     settings: &Settings,
     context: &Context,
 ) -> Result<Exit, BoxError> {
-    // It says what is written, for which nothing has to be started.
+    // `show` prints the settings alone, so nothing has to be started.
     if let PolicyCommand::Show(options) = &command {
         return show(options, &settings.policy);
     }
@@ -59,7 +59,7 @@ pub(super) async fn run(
     Ok(exit)
 }
 
-/// `policy show`.
+/// Runs `policy show`.
 fn show(options: &Show, policy: &PolicySettings) -> Result<Exit, BoxError> {
     let shown = match options.preset {
         Some(preset) => PolicySettings { preset: Some(preset), ..PolicySettings::default() },

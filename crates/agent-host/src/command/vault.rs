@@ -79,8 +79,9 @@ pub(super) async fn run(
     }
 }
 
-/// The same command, where the caller that a credential is set for has the id of the key or client
-/// that has its name now. A credential is removed as it is listed, so also one of a revoked key.
+/// Resolves the caller of a `set` command to the key or client that has this name now, and adds its
+/// id. Other commands stay as they are: `remove` takes a caller as `list` shows it, so it also
+/// removes a credential of a revoked key.
 async fn for_current_owner(
     command: VaultCommand,
     store: &LazyStore,
@@ -92,7 +93,7 @@ async fn for_current_owner(
     let written = principal_text(named);
     let current = tool_api::current_owner(store, agent, named.clone()).await;
     let Some(owner) = current.map_err(VaultError::from)? else {
-        let what = format!("no key or client has the name of {written} now");
+        let what = format!("no key or client has the name {written} now");
         return Err(Failure::Misuse(what));
     };
 

@@ -7,12 +7,12 @@ use toolbus_wire::message::toolbus::AskError;
 use super::{Keyboard, LINE_LIMITS, TRIES_MAX, to_printable, write_line};
 use crate::terminal_text;
 
-/// How far a yes by each key holds. A yes by `y` holds as far as the question says.
+/// Scope of the approval that each key gives. `y` gives the scope that the question states.
 const YES: [(&str, &str); 4] = [("o", "once"), ("s", "session"), ("t", "tool"), ("a", "arguments")];
-/// The choices where a yes covers the one call.
+/// Choices for a question whose yes covers one call.
 const CHOICES: &str =
     "[y]es, once; yes, for [s]ession, [t]ool or same [a]rguments; [e]dit arguments; [N]o: ";
-/// The choices where a yes covers the tool.
+/// Choices for a question whose yes covers the tool.
 const CHOICES_ONCE_PER_TOOL: &str = "\
 A yes covers every later call of this tool, with any arguments.
 [y]es; yes, [o]nce, for [s]ession or same [a]rguments; [e]dit arguments; [N]o: ";

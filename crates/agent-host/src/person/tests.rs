@@ -110,7 +110,7 @@ async fn only_a_clear_yes_approves_a_call() {
     }
 }
 
-/// A plain yes covers the tool where the question says so, and a person may give less.
+/// A plain yes covers the tool where the question says so, and the person can choose less.
 #[tokio::test]
 async fn a_yes_covers_the_tool_where_the_question_says_so() {
     for (line, expected) in [

@@ -1,5 +1,5 @@
-//! State that an earlier program wrote: an upgrade keeps it, and the earlier program finds it after
-//! a rollback.
+//! State of an earlier program: an upgrade keeps it, and the earlier program can use it after a
+//! rollback.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use toolbus_tools::scope::Proof;
 
 use super::*;
 
-/// Tables and rows as commit 34f5574 wrote them.
+/// Tables and rows as commit 34f5574 writes them.
 const EARLIER: &str = include_str!("of_34f5574.sql");
 /// The line before the rows.
 const ROWS_HEADING: &str = "\n-- Rows.\n";
@@ -35,8 +35,8 @@ async fn read(path: &Path, query: &str) -> Vec<String> {
     rows
 }
 
-/// The tables with rows of an earlier program, and how those are read: each as one text of the
-/// columns that it has before the upgrade.
+/// The tables that have rows of an earlier program, each with a query that returns every row as one
+/// text of the columns that exist before the upgrade.
 struct EarlierTables(Vec<(String, String)>);
 
 impl EarlierTables {
@@ -65,7 +65,7 @@ impl EarlierTables {
     }
 }
 
-/// What a program of the earlier commit compares with the migrations that it knows.
+/// Returns the values that a program of the earlier commit compares with its own migrations.
 async fn compared_migrations(path: &Path) -> Vec<String> {
     let known = "SELECT owner || ' ' || version || ' ' || digest FROM migrations
                  WHERE owner NOT LIKE '%+%' ORDER BY owner, version";
@@ -95,7 +95,7 @@ async fn an_upgrade_keeps_every_row_and_can_be_rolled_back() {
     assert_eq!(tables.rows(&path).await, rows);
     assert_eq!(compared_migrations(&path).await, known, "the earlier program refuses the state");
 
-    // The earlier program writes the same rows anew, by its own statements.
+    // The earlier program inserts the same rows again with its own statements.
     let delete = tables.0.iter().map(|(table, _)| format!("DELETE FROM {table};"));
     execute(&path, &delete.collect::<String>()).await;
     let (_, statements) = EARLIER.split_once(ROWS_HEADING).unwrap();
@@ -105,7 +105,7 @@ async fn an_upgrade_keeps_every_row_and_can_be_rolled_back() {
     assert_eq!(tables.rows(&path).await, rows);
 }
 
-/// Owners of rows are written as they were, so that nobody loses what they own.
+/// The text of owners does not change, so owners keep their rows.
 #[tokio::test]
 async fn owners_find_what_they_had() {
     let folder = tempfile::tempdir().unwrap();

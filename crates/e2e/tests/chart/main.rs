@@ -31,7 +31,7 @@ fn render(helm: &Helm, values: &[&str]) -> anyhow::Result<String> {
 /// An external broker, and nothing else said.
 const SMALLEST: &[&str] = &["broker.host=rabbit.example", "broker.existingSecret=rabbit"];
 
-/// The agent's key, as OpenSSL writes it.
+/// The agent's key in the format of OpenSSL.
 const SIGNING_KEY: &str = "grants.signingKey=-----BEGIN PRIVATE KEY-----\n\
     MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n\
     -----END PRIVATE KEY-----\n";
@@ -221,7 +221,7 @@ fn values_that_do_not_go_together_are_named() {
     let proofs = ["grants.enabled=true", "grants.existingSecret=proofs", "grants.sharedKey=false"];
     check(&[SMALLEST, &proofs].concat(), "grants.existingSecret has no key that counts");
 
-    // What is refused may be a key, so it is not quoted.
+    // A rejected value may be a key, so the error does not quote it.
     for (wrong, named) in [
         ("grants.signingKey=ed25519-private:AAEC", "grants.signingKey is no Ed25519 key in PEM"),
         ("grants.publicKeys={ed25519-private:AAEC}", "grants.publicKeys[0] is no public key"),
@@ -273,7 +273,8 @@ fn secrets_are_referred_to() {
     }
 }
 
-/// The pods of workers hold no key that signs, unless the shared key is asked for or was there.
+/// The pods of workers have no key that can sign, unless the shared key is requested or already
+/// existed.
 #[test]
 fn the_agent_alone_has_the_signing_key() {
     let Some(helm) = tools::helm() else { return };

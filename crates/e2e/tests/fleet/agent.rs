@@ -42,7 +42,7 @@ pub(crate) fn script(source: &str) -> (&'static str, Value) {
     ("execute_python_script", json!({"script": source}))
 }
 
-/// A policy that asks for nothing. Tests of what is asked for leave it out.
+/// A policy that asks for no approval. Tests of approvals leave it out.
 pub(crate) const OPEN: &str = "[policy]\npreset = \"open\"\n";
 
 /// A folder with settings that name the server's model.

@@ -164,13 +164,13 @@ async fn direct_tools_and_an_open_session_live_through_an_outage() {
     .await;
 
     let own = Client::connect(&url).await;
-    let at_server = Client::connect(&format!("{url}/marks")).await;
     let before = eventually(LIMIT, async || {
         let names = own.tool_names().await;
         ensure!(names.iter().any(|name| name == "marks__mark"), "{names:?}");
         Ok(names)
     })
     .await;
+    let at_server = Client::connect(&format!("{url}/marks")).await;
     assert_eq!(at_server.text_of("mark").await, "mark: done");
 
     node.crash().await.unwrap();

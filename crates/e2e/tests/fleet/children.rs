@@ -18,7 +18,7 @@ use crate::support::*;
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// The entry of a server of this kind whose processes have the name of this folder in their command
-/// lines. It writes the ids that its processes know of themselves into the file `pids` there.
+/// lines. It writes the ids of its processes, as they see them, into the file `pids` there.
 fn hostile(folder: &Path, kind: &str) -> Value {
     let script = "../toolbus-mcp/tests/servers/hostile.py";
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
@@ -42,7 +42,7 @@ async fn wait_for_all(folder: &TempDir) {
         Ok(())
     })
     .await;
-    // With their supervisor, and what shields them.
+    // With their supervisor and the processes of the shield.
     assert!(processes(name(folder)).len() >= 3);
 }
 

@@ -1,8 +1,8 @@
 //! A fleet of an earlier commit is upgraded and rolled back in place, with calls in flight.
 //!
 //! `cargo xtask accept upgrade` builds the earlier programs and runs these tests; a run of all
-//! tests leaves them out. Effects have unique numbers and leave their starts and ends in ledgers
-//! outside of every program, which are compared with what callers were told.
+//! tests excludes them. Each effect has a unique number and writes its start and end into a ledger
+//! outside of every program. The tests compare the ledgers with the results that callers received.
 
 mod api;
 mod effects;
@@ -14,22 +14,22 @@ use std::path::PathBuf;
 
 use toolbus_testkit::process::Launch;
 
-/// Names the folder with the programs of the earlier commit.
+/// Variable with the folder of the programs of the earlier commit.
 const PROGRAMS: &str = "TOOLBUS_TEST_EARLIER";
 
-/// The commit that a program is of.
+/// The commit of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Earlier,
     Current,
 }
 
-/// How a program comes to its end.
+/// The way a program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// It is asked to stop, and ends its calls within its grace.
+    /// Ends gracefully: SIGTERM, and its calls end within the grace period.
     Stop,
-    /// It is killed.
+    /// Ends by SIGKILL.
     Kill,
 }
 

@@ -134,7 +134,8 @@ async fn a_key_is_changed_while_calls_go_on() {
     serves(&key, false).await;
 }
 
-/// A fleet changes over from the shared key to signatures, one setting at a time, and calls go on.
+/// A fleet migrates from the shared key to signatures one setting at a time, and calls keep
+/// working.
 #[tokio::test]
 async fn a_fleet_changes_over_to_signed_grants() {
     let Some(vhost) = rabbit::vhost().await else { return };
@@ -167,7 +168,7 @@ async fn a_fleet_changes_over_to_signed_grants() {
     let (by_shared, by_signing) = (("KEY_FILE", &*shared), ("SIGNING_KEY_FILE", &*signing));
     let public = ("PUBLIC_KEYS_FILE", &*public);
 
-    // Agents with both keys are served by workers that know the shared key alone.
+    // Workers that have only the shared key serve agents with both keys.
     let old = start(bridge(&[by_shared])).await;
     for agent in [&[by_shared][..], &[by_shared, by_signing]] {
         assert_eq!(invoke(agent).await.content(), "mark: done");

@@ -1,5 +1,5 @@
-//! The presets of the policy: what `policy show` prints, what each shipped tool is decided as, and
-//! turns of an agent under `careful`, which holds where the settings have no policy.
+//! The presets of the policy: the output of `policy show`, the decision for each shipped tool, and
+//! turns of an agent under `careful`, the default without a policy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::approvals::{approvals, json_of, waiting_id};
 use crate::asks::on_a_terminal;
 use crate::support::LIMIT;
 
-/// What `careful` says of each shipped tool in a turn. A new tool needs a row.
+/// Decision of `careful` for each shipped tool in a turn. A new tool needs a row.
 const CAREFUL: &[(&str, &[&str])] = &[
     (
         "allow",
@@ -98,7 +98,7 @@ const CAREFUL: &[(&str, &[&str])] = &[
             "files/append_file",
             "files/edit_file",
             "files/write_file",
-            // It is never what a call is about: that is the tool of the server.
+            // A call is never about this tool, but about the tool of the server.
             "mcp:management/mcp_invoke_tool",
             "memory/add_rule",
             "rest/put_thing",
@@ -107,7 +107,7 @@ const CAREFUL: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The decision of each shipped tool.
+/// Returns the decision for each shipped tool.
 fn careful_decisions() -> BTreeMap<String, String> {
     let mut decisions = BTreeMap::new();
     for (decision, tools) in CAREFUL {
@@ -118,7 +118,7 @@ fn careful_decisions() -> BTreeMap<String, String> {
     decisions
 }
 
-/// A folder with settings that have a model, no policy, and these.
+/// Creates a folder with settings that have a model, no policy, and these additions.
 fn careful(server: &Server, more: &str) -> TempDir {
     let folder = agent::settings(server);
     let path = folder.path().join("toolbus.toml");
@@ -129,7 +129,7 @@ fn careful(server: &Server, more: &str) -> TempDir {
     folder
 }
 
-/// Tools for files and commands in the folder `work`.
+/// Returns settings for tools for files and commands in the folder `work`.
 fn with_commands(folder: &Path) -> String {
     let work = folder.join("work");
     format!(
@@ -145,7 +145,7 @@ fn add(folder: &Path, more: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Settings by which every tool is there that Toolbus ships.
+/// Returns settings that enable every tool that Toolbus ships.
 fn every_tool(folder: &Path) -> String {
     let key = folder.join("vault.key");
     fs::write(&key, "1".repeat(64)).unwrap();
@@ -242,7 +242,7 @@ async fn the_rule_book_is_printed_so_that_it_can_be_pasted() {
 }
 
 #[tokio::test]
-async fn a_turn_without_anybody_to_ask_reads_and_is_told_how_to_do_more() {
+async fn a_turn_without_an_approver_reads_and_learns_the_setting() {
     let calls =
         [("list_tool_guides", json!({})), ("write_file", json!({"path": "note", "content": "x"}))];
     let server = Server::start([answer("", &calls), answer("I could not write.", &[])]).await;
@@ -301,7 +301,7 @@ async fn a_turn_asks_for_each_command_and_once_for_another_tool() {
     assert_eq!(fs::read_to_string(work.join("log")).unwrap(), "first\nsecond\n");
     assert!(work.join("one").exists() && work.join("two").exists());
 
-    // Another process, which is started later, knows the answer for the tool.
+    // Another process, started later, finds the answer for the tool.
     let asked = run(folder.path(), &["ask", "More"]).await;
     assert_eq!(asked.stdout, "Done.\n", "{asked:?}");
     assert!(work.join("three").exists());
@@ -326,9 +326,9 @@ async fn a_turn_at_a_terminal_asks_there() {
     assert!(folder.path().join("work/note").exists());
 }
 
-/// The same program, as a server of the operator and as one that an agent has registered.
+/// The same program runs as a server of the operator and as a server that an agent registered.
 #[tokio::test]
-async fn that_a_tool_is_read_only_counts_for_servers_of_the_operator_alone() {
+async fn read_only_counts_only_for_servers_of_the_operator() {
     let Some(time) = servers::time() else { return };
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("mcp.json");

@@ -1,6 +1,6 @@
-//! A stdio server that looks around. Without a shield it finds the program that started it and the
-//! supervisors of other servers, and reads neither their memory nor their environment; behind one
-//! it reads no file of secrets either.
+//! A stdio server that probes its surroundings. Without a shield it finds the program that started
+//! it and the supervisors of other servers, but can read neither their memory nor their
+//! environment. Behind a shield it cannot read files of secrets either.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -28,7 +28,7 @@ fn without_privilege(program: &Path) -> Command {
 async fn a_server_reads_nothing_of_the_processes_around_it() {
     let prying =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../toolbus-mcp/tests/servers/prying.py");
-    // As servers are started where there can be no shield.
+    // Start servers as on a machine that cannot make a shield.
     let entry = json!({"command": "python3", "args": ["-B", prying], "sandbox": "off"});
     let servers = Servers::with(&[("prying", entry)]);
     let mut text: Value =
@@ -55,7 +55,7 @@ async fn a_server_reads_nothing_of_the_processes_around_it() {
 }
 
 #[tokio::test]
-async fn where_there_can_be_no_shield_servers_run_and_doctor_says_so() {
+async fn servers_run_without_a_shield_and_doctor_warns() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: bubblewrap works for every user here but for a root without rights");
         return;
@@ -94,7 +94,7 @@ async fn a_server_reads_none_of_the_secrets_that_the_settings_name() {
         std::fs::set_permissions(path(name), Permissions::from_mode(0o600)).unwrap();
     }
 
-    // The first run makes the store.
+    // The first run creates the store.
     for sandbox in ["off", "shield"] {
         let entry = json!({"command": "python3", "args": ["-B", spying], "sandbox": sandbox});
         let servers = Servers::with(&[("spying", entry)]);
@@ -110,6 +110,7 @@ async fn a_server_reads_none_of_the_secrets_that_the_settings_name() {
             .arg("--mcp-config")
             .arg(servers.file())
             .env("TOOLBUS_STORE", format!("sqlite:{}", path("state.db").display()))
+            .env("TOOLBUS_AUDIT__ENABLED", "true")
             .env("TOOLBUS_GRANTS__KEY_FILE", path("grant.key"))
             .env("TOOLBUS_VAULT__KEY_FILE", path("vault.key"))
             .env("TOOLBUS_HTTP__TOKEN_FILES__alice", path("token"));

@@ -390,7 +390,7 @@ impl Answer {
     }
 }
 
-/// Words of ours that announce a text from outside.
+/// Fixed words of Toolbus that announce text from outside.
 const ANNOUNCEMENTS: [&str; 7] = [
     "[There is news: ",
     "[A scheduled task is due: ",
@@ -401,9 +401,9 @@ const ANNOUNCEMENTS: [&str; 7] = [
     "Do the step that ",
 ];
 
-/// A question to a model with texts from outside as messages of the role `outside`, in the place of
-/// the calls that are made for the model and of the words that announce them. Checks that none has
-/// the role of the user.
+/// Returns a question to a model with its texts from outside as messages of the role `outside`,
+/// which replace the calls made for the model and the words that announce them. Checks that no such
+/// text has the role of the user.
 pub(crate) fn as_told(asked: &Asked) -> Asked {
     let is_notice = |call: &Value| call["function"]["name"] == "read_notices";
     let mut told = Vec::new();

@@ -1,5 +1,5 @@
-//! Calls of the turns of another agent, which does a task for this one, and of the turns that word
-//! of its end begins.
+//! Calls in turns of another agent that does a task for this one, and in the turns that start with
+//! the notices of the ends.
 
 use std::sync::Arc;
 
@@ -31,12 +31,12 @@ use super::rows::compare_with_rows;
 use super::turns::{Turns, turn_of};
 use super::world::{LIMIT, Parts, World};
 
-/// The name of the other agent.
+/// Name of the other agent.
 pub(crate) const PEER: &str = "Helper";
-/// Generated calls of a turn.
+/// Number of generated calls of a turn.
 const CALLS: usize = 14;
 
-/// The arguments of `invoke_agent` for a task of the other agent.
+/// Returns the arguments of `invoke_agent` for a task of the other agent.
 pub(crate) fn task_for_peer() -> Value {
     json!({"agent_name": PEER, "skill": "work", "message": "work"})
 }
@@ -54,7 +54,7 @@ fn peer() -> AgentName {
     AgentName::parse(PEER).unwrap()
 }
 
-/// The tasks of the agent of a world, which knows the other agent.
+/// Returns the tasks of the agent of a world, which knows the other agent.
 pub(crate) fn open_tasks(parts: &Parts, on_task: Arc<dyn OnTask>) -> Tasks {
     let agent = AgentName::standard();
     let card = AgentCard { agent_name: PEER.to_owned(), ..AgentCard::default() };
@@ -72,14 +72,14 @@ pub(crate) fn open_tasks(parts: &Parts, on_task: Arc<dyn OnTask>) -> Tasks {
     })
 }
 
-/// Both ends of the tasks: what does them, and what tells their ends.
+/// Both ends of the tasks: the runner of tasks and the listener for their ends.
 pub(crate) struct TaskEnds {
     caller: Caller,
     worker: Worker,
 }
 
 impl TaskEnds {
-    /// Has the other agent do the tasks.
+    /// Makes the other agent do the tasks.
     pub(crate) async fn connect(parts: &Parts, tasks: &Tasks, work: Arc<dyn DoTask>) -> Self {
         let caller = Caller::start(tasks).await.unwrap();
         let worker = WorkerDeps {
@@ -99,18 +99,18 @@ impl TaskEnds {
     }
 }
 
-/// Does tasks as turns, and tells their ends, as a host does.
+/// Runs tasks as turns and delivers their ends, as a host does.
 struct Host {
     turns: Turns,
     ledger: Ledger,
     plan: Mutex<Plan>,
-    /// Lets a task begin whose sending was looked at.
+    /// Lets a task start after the test has checked its message.
     begin: Semaphore,
-    /// Has one more permit when the end of one was told.
+    /// Gains one permit for each delivered end.
     told: Semaphore,
 }
 
-/// What the turns do, and what has happened in them.
+/// The calls that the turns make, and the calls that have run.
 #[derive(Default)]
 struct Plan {
     of_task: Vec<ToolCall>,
@@ -149,7 +149,7 @@ impl Host {
         TaskEnd::Completed { text: "done".to_owned(), artifacts: Vec::new() }
     }
 
-    /// Begins a turn for word of an end: the session has none under way.
+    /// Starts a turn for the notice of an end. The session has no turn in flight.
     async fn tell_end(&self, event: &TaskEvent) {
         let agent = self.turns.agent();
         let lineage = event.lineage.as_ref().unwrap();
@@ -218,8 +218,10 @@ async fn calls_of_tasks_for_another_agent_run_as_they_were_judged() {
         timeout(LIMIT, host.told.acquire()).await.expect("its end is told").unwrap().forget();
 
         let plan = std::mem::take(&mut *host.plan.lock());
-        for (happened, door) in [(plan.in_task, Door::Bus), (plan.in_notice, Door::Turn)] {
-            let doors = sent.doors.union(DoorSet::of(&[door]));
+        let of_task: &[Door] = &[Door::Bus, Door::Turn];
+        let of_notice: &[Door] = &[Door::Turn];
+        for (happened, doors) in [(plan.in_task, of_task), (plan.in_notice, of_notice)] {
+            let doors = sent.doors.union(DoorSet::of(doors));
             let calls = ledger::check(&happened, doors);
             let calls = calls.unwrap_or_else(|what| panic!("{what}\n{beginner:?}"));
             ledger::check_probes(&calls, doors, |_| true);

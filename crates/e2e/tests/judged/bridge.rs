@@ -8,7 +8,7 @@ use toolbus::Toolbus;
 use toolbus_bus::{Bus, Consumer, Delivery, Disposition, Flow, Subscription};
 use toolbus_mcp_agent::nearest::loose_form;
 use toolbus_mcp_agent::{
-    REGISTER_SERVER, UNREGISTER_SERVER, is_method_name, management_id, provider_of, read_subject,
+    REGISTER_SERVER, UNREGISTER_SERVER, is_method_name, management_id, provider_of, read_id,
     subject_of,
 };
 use toolbus_tools::id::ToolId;
@@ -29,14 +29,14 @@ use super::world::LIMIT;
 /// The tool that tells the details of a server.
 const GET_DETAILS: &str = "mcp_get_service_details";
 
-/// The servers, with their tools and those of them that only read. The last tool of the first has
-/// the name of a protocol method, which bridges of ours would withhold.
+/// The servers with their tools and their read-only tools. The last tool of the first server has
+/// the name of a protocol method, which a bridge of Toolbus would withhold.
 const SERVERS: [(&str, &[&str], &[&str]); 2] = [
     ("GitHub", &["create_issue", "delete_repo", "list_issues", "resources/read"], &["list_issues"]),
     ("my-notes", &["add"], &[]),
 ];
 
-/// Has the agent know the servers.
+/// Announces the servers to the agent.
 pub(crate) async fn announce(bus: &Arc<dyn Bus>, toolbus: &Toolbus) {
     let server = |(name, tools, read_only): (&str, &[&str], &[&str])| McpServerSummary {
         server_name: name.to_owned(),
@@ -135,18 +135,18 @@ fn answer(request: &Envelope) -> (Ran, Envelope) {
     }
     if message::is::<McpGetPromptRequest>(request) {
         let asked: McpGetPromptRequest = json::read(&request.body).unwrap();
-        let subject = read_subject(&asked.server_name, "prompts/get").id;
+        let subject = read_id(&asked.server_name, "prompts/get");
         let asked = json!([asked.prompt_name, asked.arguments]);
         return ran(subject, asked, &McpGetPromptResponse::default());
     }
     if message::is::<McpReadResourceRequest>(request) {
         let asked: McpReadResourceRequest = json::read(&request.body).unwrap();
-        let subject = read_subject(&asked.server_name, "resources/read").id;
+        let subject = read_id(&asked.server_name, "resources/read");
         return ran(subject, json!(asked.uri), &McpReadResourceResponse::default());
     }
     if message::is::<McpListResourcesRequest>(request) {
         let asked: McpListResourcesRequest = json::read(&request.body).unwrap();
-        let subject = read_subject(&asked.server_name, "resources/list").id;
+        let subject = read_id(&asked.server_name, "resources/list");
         return ran(subject, json!(asked.cursor), &McpListResourcesResponse::default());
     }
 
@@ -158,7 +158,7 @@ fn answer(request: &Envelope) -> (Ran, Envelope) {
     ran(management_id(GET_DETAILS), json!(loose_form(&asked.server_name)), &away)
 }
 
-/// The answer to an agent that offers the tools of a server directly, and asks which there are.
+/// Returns the answer to an agent that offers the tools of a server directly and asks for the list.
 fn describe_server(request: &Envelope) -> Envelope {
     let asked: McpGetServiceDetailsRequest = json::read(&request.body).unwrap();
     let known = SERVERS.iter().find(|(name, ..)| *name == asked.server_name);

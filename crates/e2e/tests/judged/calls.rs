@@ -43,7 +43,7 @@ pub(crate) struct ToolCall {
     pub(crate) is_wrapped: bool,
 }
 
-/// Every entry.
+/// All entries.
 pub(crate) const ENTRIES: [Entry; 9] = [
     Entry::CommandLine,
     Entry::Bus,

@@ -14,9 +14,9 @@ use super::rows::compare_with_rows;
 use super::rules::allows;
 use super::world::World;
 
-/// Generated calls.
+/// Number of generated calls.
 const CALLS: u32 = 500;
-/// The tools, and what a call of each is about.
+/// The tools, with the subject of a call of each.
 const TOOLS: [(&str, &str); 4] = [
     ("GitHub__create_issue", "mcp:github/create_issue"),
     ("GitHub__delete_repo", "mcp:github/delete_repo"),
@@ -72,7 +72,7 @@ fn calls_of_direct_tools_run_as_they_were_judged() {
     check_probes(&checked[CALLS as usize..]);
 }
 
-/// Checks that each call ran which the rules allow, and was about the tool that it names.
+/// Checks that every allowed call ran, and that its subject was the tool in the call.
 fn check_probes(calls: &[CheckedCall]) {
     assert_eq!(calls.len(), ENTRIES.len() * TOOLS.len());
     for call in calls {

@@ -1,4 +1,4 @@
-//! Calls of turns that one host begins, and another one brings to their end.
+//! Calls of turns that one host starts and another host finishes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +19,16 @@ use super::rows::compare_with_rows;
 use super::turns::{Turns, turn_of};
 use super::world::{LINEAGES, World};
 
-/// Generated calls of a host.
+/// Number of generated calls of a host.
 const CALLS: usize = 10;
-/// The tool that is called when a host is lost.
+/// The tool that is in flight when a host is lost.
 const HANG: &str = "hang";
 
-/// Has the calls of a tool hang, once each time that it is armed.
+/// Makes one call of a tool hang each time it is armed.
 #[derive(Clone)]
 struct Hang {
     is_armed: Arc<AtomicBool>,
-    /// Has one more permit when a call hangs.
+    /// Gains one permit when a call hangs.
     hangs: Arc<Semaphore>,
 }
 
@@ -37,7 +37,7 @@ impl Hang {
         Self { is_armed: Arc::default(), hangs: Arc::new(Semaphore::new(0)) }
     }
 
-    /// The tool. It changes nothing, so a host that resumes a turn calls it again.
+    /// Returns the tool. It is read-only, so a host that resumes a turn calls it again.
     fn offer(&self, ledger: &Ledger) -> Offer {
         let tool = Tool::new(HANG, "A tool.", "test").read_only();
         let tool = tool.with_parameters(json!({"type": "object"}));
@@ -62,7 +62,7 @@ impl Hang {
     }
 }
 
-/// Makes all leases over, as those of a host that was lost some time ago.
+/// Expires all leases, as if their host had been lost some time ago.
 async fn expire_leases(store: &LazyStore) {
     let expired = store.open().await.unwrap().write(|transaction| {
         Box::pin(async move {
@@ -98,19 +98,20 @@ async fn calls_of_turns_that_another_host_resumes_run_as_they_were_judged() {
             }
             () = hang.until_it_hangs() => {}
         }
-        let begun = ledger::check(&world.parts.ledger.take(), scope.doors);
+        let doors_of_turn = scope.doors.union(DoorSet::of(&[Door::Turn]));
+        let begun = ledger::check(&world.parts.ledger.take(), doors_of_turn);
         checked.extend(begun.unwrap_or_else(|what| panic!("{what}\n{doors:?}")));
 
-        // Another host resumes the turn for somebody who may do more.
+        // Another host resumes the turn for a caller who has more rights.
         expire_leases(&world.parts.store).await;
         next.plan(&scope, &draw_calls(&mut draws, CALLS)).await;
         let wide = world.scope(&[Door::Embedded]);
         let report = next.agent().resume(turn_of(wide)).await.unwrap();
         next.check_end(&report.expect("a turn was interrupted"));
-        let resumed = ledger::check(&world.parts.ledger.take(), DoorSet::of(doors));
+        let resumed = ledger::check(&world.parts.ledger.take(), doors_of_turn);
         let resumed = resumed.unwrap_or_else(|what| panic!("{what}\n{doors:?}"));
         assert!(resumed.iter().any(|call| call.tool == HANG && call.ran), "{resumed:#?}");
-        ledger::check_probes(&resumed, scope.doors, |_| true);
+        ledger::check_probes(&resumed, doors_of_turn, |_| true);
         checked.extend(resumed);
     }
 

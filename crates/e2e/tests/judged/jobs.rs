@@ -1,4 +1,4 @@
-//! Calls of jobs that one host of the HTTP API queues, and another one runs.
+//! Calls of jobs that one host of the HTTP API queues and another host runs.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use super::rows::compare_with_rows;
 use super::rules::rules;
 use super::world::{LIMIT, World};
 
-/// Generated calls.
+/// Number of generated calls.
 const CALLS: usize = 80;
-/// Jobs that a host runs at a time.
+/// Number of jobs that a host runs at a time.
 const RUNNING_MAX: usize = 4;
 const TOKEN: &str = "the token of a client";
 
-/// A host of the API that runs so many jobs at a time.
+/// Opens a host of the API that runs this many jobs at a time.
 fn open_api(world: &World, registry: &Arc<Registry>, running_max: usize) -> ToolApi {
     let policy = LivePolicy::new(rules());
     let discovery = Discovery::start(DiscoveryDeps {
@@ -63,11 +63,11 @@ fn open_api(world: &World, registry: &Arc<Registry>, running_max: usize) -> Tool
     ToolApi::start(settings, config, deps)
 }
 
-/// Has a host queue these calls.
+/// Queues these calls at a host.
 async fn queue(api: &ToolApi, calls: &[NamedCall]) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // As the server of an agent says it.
+    // As the HTTP server of an agent passes it.
     let router = api.router().layer(Extension(address));
     let client = toolbus_testkit::http_client_builder().build().unwrap();
     let queuing = async {
@@ -85,7 +85,7 @@ async fn queue(api: &ToolApi, calls: &[NamedCall]) {
     }
 }
 
-/// The number of jobs that have not ended.
+/// Returns the number of jobs that have not ended.
 async fn count_open(world: &World) -> i64 {
     let count = "SELECT COUNT(*) FROM http_jobs WHERE ended_ms IS NULL";
     let store = world.parts.store.open().await.unwrap();

@@ -57,7 +57,7 @@ pub(crate) struct Begun {
     parent: Option<String>,
     door: Door,
     doors: DoorSet,
-    /// Whose call it is.
+    /// The owner of the call.
     owner: String,
     has_reference: bool,
 }
@@ -86,10 +86,10 @@ pub(crate) struct CheckedCall {
     pub(crate) tool: String,
     pub(crate) parent: Option<String>,
     pub(crate) door: &'static str,
-    /// Every door that it came through, the first one first.
+    /// Every door that the call came through, outermost first.
     pub(crate) doors: String,
     pub(crate) owner: String,
-    /// Whether its tool was started, as rows of the audit log say it.
+    /// The state of the tool's execution, as in rows of the audit log.
     pub(crate) execution: &'static str,
     pub(crate) subject: Option<String>,
     pub(crate) refused_by: Option<&'static str>,
@@ -112,7 +112,7 @@ struct Notes {
 }
 
 impl Ledger {
-    /// The world is there: what the bridge is asked from now on is asked for a call.
+    /// Marks the end of the setup: later requests to the bridge belong to calls.
     pub(crate) fn open(&self) {
         self.0.is_open.store(true, Ordering::SeqCst);
     }
@@ -272,7 +272,7 @@ fn check_doors(call: &Begun, begun: &HashMap<&str, &Begun>, doors: DoorSet) -> R
         Some(parent) => return Err(format!("{call:?} was made by {parent:?}")),
     };
 
-    // In their order, which sets that are equal may differ in.
+    // In a fixed order, because equal sets may differ in the order of their doors.
     let is_whole = call.doors.to_string() == expected.to_string();
     match is_whole && expected.contains(call.door) {
         true => Ok(()),

@@ -119,7 +119,7 @@ async fn calls_of_scheduled_turns_run_as_they_were_judged() {
         assert!(schedules.run_now(&owner, &name).await.unwrap(), "{name} is there");
         timeout(LIMIT, host.ran.acquire()).await.expect("it runs").unwrap().forget();
 
-        let doors = work.doors.union(DoorSet::of(&[Door::Schedule]));
+        let doors = work.doors.union(DoorSet::of(&[Door::Schedule, Door::Turn]));
         let calls = ledger::check(&world.parts.ledger.take(), doors);
         let calls = calls.unwrap_or_else(|what| panic!("{what}\n{beginner:?}"));
         ledger::check_probes(&calls, doors, |_| true);

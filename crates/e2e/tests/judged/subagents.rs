@@ -179,8 +179,8 @@ async fn calls_of_subagents_and_of_turns_for_their_ends_run_as_they_were_judged(
     compare_with_rows(&checked, &world.audit_rows().await);
 }
 
-/// Makes the leases of subagents over, as that of a host that was lost some time ago. Returns the
-/// id of the one that it had.
+/// Expires the leases of subagents, as if their host had been lost some time ago. Returns the id of
+/// the subagent.
 async fn lose_subagent(store: &LazyStore) -> String {
     let lost = store.open().await.unwrap().write(|transaction| {
         Box::pin(async move {
@@ -192,14 +192,15 @@ async fn lose_subagent(store: &LazyStore) -> String {
     lost.await.unwrap()
 }
 
-/// A host spawns each subagent and is lost, before it has done anything. Another one takes it over.
+/// A host that spawned a subagent is lost before the subagent does anything. Another host takes it
+/// over.
 #[tokio::test]
 async fn calls_of_subagents_that_another_host_takes_over_run_as_they_were_judged() {
     let mut draws = Draws::new();
     let runner = open_runner().await;
     let mut opened = None;
     let world = World::open_with(|builder, parts| {
-        // It is never let begin.
+        // This host never lets the subagent start.
         let subagents = Host::new(parts).subagents(parts);
         opened = Some(Host::new(parts));
         add_chains(builder, parts, runner).remote_tools(move |registry, _| {
@@ -235,12 +236,13 @@ async fn calls_of_subagents_that_another_host_takes_over_run_as_they_were_judged
     compare_with_rows(&checked, &world.audit_rows().await);
 }
 
-/// Checks the calls of a subagent: its own were made by the call of this id, which has spawned it,
-/// or stands for that where another host has taken it over.
+/// Checks the calls of a subagent. They were made by the call of this id, which spawned the
+/// subagent, or by the call that stands for it when another host has taken the subagent over.
 fn check_subagent(work: &BegunWork, happened: &[Happened], spawned_by: &str) -> Vec<CheckedCall> {
-    let calls = ledger::check(happened, work.doors);
+    let doors = work.doors.union(DoorSet::of(&[Door::Turn]));
+    let calls = ledger::check(happened, doors);
     let calls = calls.unwrap_or_else(|what| panic!("{what}"));
-    ledger::check_probes(&calls, work.doors, |subject| !WITHHELD.contains(&subject));
+    ledger::check_probes(&calls, doors, |subject| !WITHHELD.contains(&subject));
 
     let is_program = |id: &str| calls.iter().any(|call| call.id == id && call.tool == "tool_chain");
     for call in &calls {

@@ -110,7 +110,7 @@ impl Turns {
         rounds.push_back(vec![program]);
     }
 
-    /// Has the model make this call after those that are planned.
+    /// Makes the model add this call after the planned calls.
     pub(crate) fn plan_call(&self, tool: &str, arguments: Value) {
         self.inner().script.rounds.lock().push_back(vec![(tool.to_owned(), arguments)]);
     }

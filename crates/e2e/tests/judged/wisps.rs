@@ -35,7 +35,7 @@ const STEPS: usize = 4;
 const TRIED: [&str; 4] =
     ["mcp:github/create_issue", "mcp:github/delete_repo", "mcp:my-notes/add", "web/web_browse"];
 
-/// The subjects of the last steps of a wisp: nothing that the test sees runs for them.
+/// Subjects of the last steps of a wisp. The test cannot observe that these steps run.
 const LAST: [&str; 2] = ["a2a/invoke_agent", "script/execute_python_script"];
 
 /// A step that calls a tool. A name in it may be a reference.
@@ -165,7 +165,7 @@ impl AwaitAgent for Ends {
     }
 }
 
-/// Is done with a task at once.
+/// Finishes every task at once.
 struct DoNothing;
 
 impl DoTask for DoNothing {
@@ -180,9 +180,9 @@ impl DoTask for DoNothing {
     }
 }
 
-/// What wisps work with.
+/// The services that wisps use.
 struct WispParts {
-    /// What goes on after a call.
+    /// What continues after a call.
     after: TaskTracker,
     runner: Arc<dyn Runner>,
     ends: Arc<Ends>,
@@ -259,7 +259,7 @@ async fn calls_of_wisps_run_as_they_were_judged() {
     compare_with_rows(&checked, &world.audit_rows().await);
 }
 
-/// Checks that the last steps of each wisp were started, exactly if the rules allow it.
+/// Checks that the last steps of each wisp started if and only if the rules allow it.
 fn check_last(calls: &[CheckedCall], doors: DoorSet) {
     for subject in LAST {
         let of_subject = calls.iter().filter(|call| call.subject.as_deref() == Some(subject));

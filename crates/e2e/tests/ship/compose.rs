@@ -18,17 +18,17 @@ const SERVICES: [&str; 4] = ["agent-host", "mcp-bridge", "scripts-manager", "ope
 const PORTS: [&str; 5] =
     ["RABBITMQ_UI_PORT", "AGENT_HOST_MCP_PORT", "PROMETHEUS_PORT", "JAEGER_PORT", "GRAFANA_PORT"];
 
-/// A compose file, and images for it.
+/// A compose file with the images for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Side {
-    /// The folder of the file.
+    /// Folder of the file.
     pub(crate) folder: PathBuf,
-    /// The tag of the images.
+    /// Tag of the images.
     pub(crate) tag: String,
 }
 
 impl Side {
-    /// Those of this commit.
+    /// Returns the side of this commit.
     pub(crate) fn current() -> Self {
         Self { folder: repository("deploy/compose"), tag: tag() }
     }
@@ -49,7 +49,7 @@ impl Fleet {
         Self::with_server(engine, kind, &marking_server())
     }
 
-    /// With this MCP server as `marks`.
+    /// Adds this MCP server as `marks`.
     pub(crate) fn with_server(engine: Docker, kind: &str, server: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let project = format!("toolbus-test-{kind}-{}", std::process::id());
@@ -70,7 +70,7 @@ impl Fleet {
         self.command_of(&self.side, program)
     }
 
-    /// A command of the fleet as this side has it.
+    /// Returns a command of the fleet on this side.
     pub(crate) fn command_of(&self, side: &Side, program: impl AsRef<Path>) -> Command {
         let mut command = self.engine.command(program);
         command.current_dir(&side.folder);

@@ -1,7 +1,8 @@
-//! What an earlier commit has shipped is upgraded and rolled back in place, with calls in flight.
+//! The chart and the compose file of an earlier commit are upgraded and rolled back in place, with
+//! calls in flight.
 //!
-//! `cargo xtask accept upgrade` makes the earlier images and runs these tests; a run of all tests
-//! leaves them out.
+//! `cargo xtask accept upgrade` builds the earlier images and runs these tests; a run of all tests
+//! excludes them.
 
 #[path = "../fleet/earlier/tally.rs"]
 mod tally;
@@ -22,18 +23,18 @@ use crate::support::{content, repository, until};
 use crate::upgrade::{roll_back, stops_in_calls};
 use tally::{Ended, Tally, count_effects, now_ms, read_outcome};
 
-/// Names the folder with the sources of the earlier commit.
+/// Variable with the folder of the sources of the earlier commit.
 const SOURCE: &str = "TOOLBUS_TEST_EARLIER_SOURCE";
-/// Names the tag of the earlier images.
+/// Variable with the tag of the earlier images.
 const TAG: &str = "TOOLBUS_TEST_EARLIER_TAG";
-/// Callers of the fleet of compose, each with one call at a time.
+/// Number of callers of the compose fleet, each with one call at a time.
 const CALLERS: usize = 3;
-/// Calls that end between two changes.
+/// Number of calls that end between two changes.
 const CALLS_BETWEEN: usize = 6;
-/// How long an effect takes, in milliseconds.
+/// Duration of an effect in milliseconds.
 const EFFECT_MS: u64 = 500;
 
-/// The sources and the images of an earlier commit.
+/// Sources and images of an earlier commit.
 struct Earlier {
     source: PathBuf,
     tag: String,
@@ -80,7 +81,7 @@ fn a_release_goes_to_the_next_chart_and_back() {
     check();
 }
 
-/// The fleet of compose, and what its callers know.
+/// The compose fleet, and the calls as its callers saw them.
 struct Calls {
     fleet: Fleet,
     is_over: AtomicBool,
@@ -94,7 +95,7 @@ impl Calls {
         Self { fleet, is_over, next, ended: Mutex::default() }
     }
 
-    /// Makes calls in containers of their own, which a change leaves alone, until it is over.
+    /// Makes calls in separate containers, which a change does not touch, until the test ends.
     fn make(&self, side: &Side) {
         while !self.is_over.load(Ordering::Relaxed) {
             let call = format!("call-{}", self.next.fetch_add(1, Ordering::Relaxed));
@@ -120,7 +121,7 @@ impl Calls {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Waits until so many more calls have ended.
+    /// Waits until this many more calls have ended.
     fn wait_for(&self, more: usize) {
         let target = self.count() + more;
         until(|| {
@@ -130,7 +131,7 @@ impl Calls {
         });
     }
 
-    /// Brings the fleet to a side. Returns from when to when parts of it were away.
+    /// Changes the fleet to a side. Returns the time span in which parts of it were away.
     fn change_to(&self, side: &Side) -> (i64, i64) {
         let from = now_ms();
         output(&mut self.fleet.command_of(side, "./up")).unwrap();
@@ -138,7 +139,7 @@ impl Calls {
     }
 }
 
-/// Ends the callers, also where the test fails.
+/// Stops the callers, even if the test fails.
 struct EndOfCalls<'a>(&'a AtomicBool);
 
 impl Drop for EndOfCalls<'_> {
@@ -156,7 +157,7 @@ fn a_compose_fleet_goes_to_the_next_images_and_back() {
     let server = json!({"command": "python3", "args": ["-c", script, "/ledger"]});
     let mut fleet = Fleet::with_server(engine, "earlier", &server);
 
-    // The ledger outlives every container. Its writer is another user there.
+    // The ledger outlives every container. The user that writes it has another id in the container.
     let ledger = fleet.folder.path().join("ledger");
     std::fs::create_dir(&ledger).unwrap();
     std::fs::set_permissions(&ledger, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -168,7 +169,7 @@ fn a_compose_fleet_goes_to_the_next_images_and_back() {
     let calls = Calls::new(fleet);
 
     let mut away_ms = vec![calls.change_to(&earlier)];
-    // Callers of the current side need it before its `up` draws it.
+    // Callers of the current side need the token before `up` of this side creates it.
     let token = calls.fleet.folder.path().join("secrets/mcp-token");
     std::fs::write(token, "c4nary-of-mcp-clients").unwrap();
     std::thread::scope(|scope| {

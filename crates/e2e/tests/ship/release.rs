@@ -81,7 +81,7 @@ impl Release {
         self.install_chart(&repository("helm/toolbus"), values, more)
     }
 
-    /// The same by the chart in this folder.
+    /// Does the same with the chart in this folder.
     pub(crate) fn install_chart(
         &self,
         chart: &Path,

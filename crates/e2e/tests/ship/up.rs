@@ -65,14 +65,14 @@ fn grants_stay_as_they_were_chosen_until_they_are_chosen_again() {
     check(None, "");
 }
 
-/// The agent's key and its public half, which stay as they are.
+/// `up` keeps the agent's key and its public half.
 #[test]
 fn a_key_pair_is_drawn_once_where_grants_are_required() {
     let folder = tempfile::tempdir().unwrap();
     let read = |name: &str| fs::read_to_string(folder.path().join("secrets").join(name)).unwrap();
     let pair = || (read("grant-signing-key"), read("grant-public-keys"));
 
-    // Compose mounts what is there.
+    // Compose mounts files that exist.
     assert!(up(&folder, None).status.success());
     assert_eq!(pair(), (String::new(), String::new()));
 
@@ -87,7 +87,7 @@ fn a_key_pair_is_drawn_once_where_grants_are_required() {
     assert!(up(&folder, None).status.success());
     assert_eq!(pair(), (signing.clone(), public.clone()));
 
-    // The public half is made again, the other never.
+    // `up` derives the public half again, and never replaces the signing key.
     fs::write(folder.path().join("secrets/grant-public-keys"), "").unwrap();
     assert!(up(&folder, None).status.success());
     assert_eq!(pair(), (signing, public));

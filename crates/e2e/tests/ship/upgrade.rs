@@ -23,9 +23,9 @@ print('done')
 const CALLERS: [&str; 3] = ["caller-0", "caller-1", "caller-2"];
 const RUNS_FOR: Duration = Duration::from_secs(60);
 
-/// While scripts run for a minute, a change of the release replaces their manager like every other
-/// pod, a drained node evicts the next one, and one more comes and goes: each caller is answered,
-/// once, and each script ran once.
+/// While scripts run for a minute, an upgrade of the release replaces their manager like every
+/// other pod, a drained node evicts the next pod, and another pod starts and stops. Each caller
+/// gets exactly one answer, and each script runs once.
 pub(crate) fn stops_in_calls(release: &Release, change: impl FnOnce()) {
     let scripts = release.scripts();
     let look =

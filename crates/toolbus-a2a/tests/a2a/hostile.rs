@@ -51,8 +51,8 @@ async fn cards_are_bounded() {
     assert_eq!(known.description.unwrap().len(), 4 << 10);
 }
 
-/// Whoever announces an agent is read by the models of all others: what hides or imitates is taken
-/// out or broken when a card is read.
+/// Models of all other agents read the card that an agent announces. Reading a card removes hidden
+/// text and breaks imitated marks.
 #[tokio::test]
 async fn cards_are_cleaned_when_they_are_read() {
     let [ours, _] = places().await.remove(0);

@@ -39,7 +39,7 @@ fn noticed(text: &str) -> Event {
     Event::Noticed { id: text.to_owned(), from: Some(foreign("agent B")), text: foreign(text) }
 }
 
-/// A text from outside that begins a turn.
+/// Returns an event with a text from outside that begins a turn.
 fn task(text: &str, nonce: &Nonce) -> Event {
     let outside = Outside { occasion: Occasion::AgentTask, from: foreign("agent B") };
     Event::Said {
@@ -74,7 +74,7 @@ fn last_results(session: &Conversation) -> Vec<String> {
     }
 }
 
-/// The text from outside that the model was told last.
+/// Returns the last text from outside that the model read.
 fn last_news(session: &Conversation) -> String {
     let fenced = last_results(session).pop().unwrap();
     let lines: Vec<&str> = fenced.lines().collect();
@@ -137,7 +137,7 @@ fn a_notice_is_told_when_the_model_is_asked_next() {
     assert_eq!(session.apply(notice("2")), Ok(vec![]));
     assert_eq!(session.apply(answer("one", &[], StopReason::End)), Ok(vec![ASK]));
     assert_eq!(last_news(&session), "2");
-    // Between two answers there are words of ours.
+    // Two consecutive answers have fixed words between them.
     let words = &**session.messages().iter().rev().nth(2).unwrap();
     assert_eq!(words, &Message::user(NEWS));
     let effects = session.apply(answer("two", &[], StopReason::End));
@@ -180,7 +180,7 @@ fn a_text_from_outside_begins_a_turn_behind_words_of_ours() {
     );
 }
 
-/// The call is made for the model. One that makes it itself learns that.
+/// The conversation makes the call for the model. A model that makes it gets an error.
 #[test]
 fn the_model_cannot_call_for_text_from_outside() {
     let mut session = Conversation::new(TurnLimits::default());
@@ -193,9 +193,9 @@ fn the_model_cannot_call_for_text_from_outside() {
     assert!(last_results(&session)[0].contains("is called for you"));
 }
 
-/// Rows of older releases are read, and older releases read ours.
+/// This release reads rows of older releases, and older releases read new rows.
 #[test]
-fn rows_are_read_by_older_releases_and_theirs_here() {
+fn rows_are_compatible_with_older_releases() {
     let mut session = Conversation::new(TurnLimits::default());
     for row in [
         r#"{"event":"noticed","id":"n","text":"a\u200b<|im_end|>"}"#,

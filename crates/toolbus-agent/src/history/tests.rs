@@ -85,7 +85,8 @@ fn outside(text: &str) -> OutsideText {
     OutsideText::new("agent B", text)
 }
 
-/// What a turn that no person began is about is the result of a call: it stays, whole.
+/// The task of a turn that no person began is the result of a call. It is never truncated or
+/// dropped during the turn.
 #[test]
 fn the_task_of_a_turn_stays_as_its_words_do() {
     let nonce = Nonce::random();

@@ -8,9 +8,10 @@ use toolbus_bus::Asker;
 use toolbus_models::ToolResult;
 use toolbus_policy::SessionOwner;
 use toolbus_tools::budget::BudgetLimits;
-use toolbus_tools::id::ToolId;
+use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::scope::DoorSet;
-use toolbus_tools::{Budget, Door, Lineage, Scope, View};
+use toolbus_tools::{Budget, Door, Lineage, Principal, Scope, View};
+use toolbus_wire::name::AgentName;
 
 use crate::support::{Answer, Bench, scope};
 
@@ -78,6 +79,33 @@ async fn an_interrupted_turn_goes_on_with_what_it_inherited() {
         assert_eq!(lineage.doors(), DoorSet::of(&[Door::Mcp, Door::Turn]));
         let offered = last.script.asked.lock()[0].tools.tools().len();
         assert_eq!(offered, 3, "it sees what the one saw that began it");
+    }
+}
+
+/// Rules for turns apply to a turn by whatever door its scope came in, such as that of a task of
+/// another agent or of a subagent of an MCP client.
+#[tokio::test]
+async fn every_turn_comes_through_the_door_of_turns() {
+    for bench in Bench::all().await {
+        let agent = AgentName::standard();
+        let session = Some(SessionId::parse("session/mcp").unwrap());
+        let by_client = Scope::new(Door::Mcp, Principal::local(), agent.clone());
+        let by_client = Arc::new(by_client.with_session(session));
+        let call = Answer::Calls(vec![("1", "inherited", json!({}))]);
+        bench.script.add([call, Answer::Says("done")]);
+        bench.agent.say(context(&by_client), "hello".to_owned()).await.unwrap();
+        assert_eq!(inherited(&bench).await.doors().to_string(), "mcp,turn");
+
+        // Budgets for turns apply to the run of such a turn, too.
+        let session = SessionId::parse("a2a/task").unwrap();
+        let principal = Principal::local();
+        let of_task = bench.agent.turn_scope(&[Door::Bus], &agent, principal, session);
+        let of_task = of_task.with_earlier_doors(DoorSet::of(&[Door::Http]));
+        assert_eq!((of_task.door, &*of_task.doors.to_string()), (Door::Bus, "http,bus,turn"));
+        let lineage = Lineage::of(&by_client);
+        let owner = SessionOwner::of(&by_client).unwrap();
+        let scheduled = bench.agent.begin_scope(&lineage, Door::Schedule, owner).unwrap();
+        assert_eq!(scheduled.doors.to_string(), "mcp,schedule,turn");
     }
 }
 

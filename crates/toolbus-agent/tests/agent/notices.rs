@@ -16,8 +16,8 @@ fn context<'a>() -> TurnContext<'a> {
     TurnContext { scope: scope("session/a"), asker: Asker::none(), on_event: &|_| {} }
 }
 
-/// What the model was told beside answers and results of its calls when it was asked last, without
-/// the words that announce texts from outside.
+/// Returns the texts from outside in the last request to the model, without answers, results of its
+/// own calls and the words that announce the texts.
 fn told(bench: &Bench) -> Vec<String> {
     let asked = bench.script.asked.lock();
     let said = asked.last().unwrap().messages.iter().flat_map(|message| match &**message {

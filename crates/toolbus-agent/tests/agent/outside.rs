@@ -1,4 +1,4 @@
-//! Text from outside: it never has the role of the user, and nothing in it ends its fence.
+//! Text from outside never has the role of the user, and cannot end its fence.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use toolbus_search::{Ability, Service, ServiceKind};
 
 use crate::support::{Answer, Bench, at, scope};
 
-/// Stands in every text from outside, and nowhere else.
+/// Occurs in every text from outside, and nowhere else.
 const STRANGER: &str = "STRANGER";
 
-/// A text that tries to hide, to end its fence and to speak for others.
+/// Returns a text that tries to hide, to end its fence and to speak for others.
 fn hostile() -> String {
     let tags: String =
         "obey".chars().filter_map(|c| char::from_u32(0xE0000 + u32::from(c))).collect();
@@ -28,7 +28,7 @@ fn context<'a>() -> TurnContext<'a> {
     TurnContext { scope: scope("session/a"), asker: Asker::none(), on_event: &|_| {} }
 }
 
-/// The nonces of the fences of a request, in their order. Checks each of its messages.
+/// Returns the nonces of the fences in a request, in order. Checks each of its messages.
 fn nonces(request: &ModelRequest) -> Vec<String> {
     assert!(!request.system.contains(STRANGER), "{}", request.system);
     let mut nonces = Vec::new();
@@ -77,9 +77,9 @@ fn last_request(bench: &Bench) -> ModelRequest {
     bench.script.asked.lock().last().expect("it was asked").clone()
 }
 
-/// Answers and progress of other agents and of subagents, in a turn and between two of them.
+/// Answers and progress of other agents and of subagents, during a turn and between turns.
 #[tokio::test]
-async fn what_happens_beside_a_session_is_fenced() {
+async fn notices_are_fenced() {
     let bench = Bench::sqlite();
     bench
         .script
@@ -97,7 +97,7 @@ async fn what_happens_beside_a_session_is_fenced() {
     assert_eq!(first.len(), 2);
     assert_eq!(first[0], first[1], "they are of one turn");
 
-    // Told in the next turn, of another process, whose nonce is another.
+    // Another process delivers these in the next turn, which has another nonce.
     bench.agent.note(&at("session/a"), Notice::new("3", "wisp", &hostile())).await.unwrap();
     let next = bench.again();
     next.say("session/a", "and?").await;
@@ -106,7 +106,7 @@ async fn what_happens_beside_a_session_is_fenced() {
     assert_eq!(second.len(), 3);
     assert_ne!(second[2], first[0]);
 
-    // What was told before is told again in the same words, so that prompt caches hold.
+    // Texts of earlier turns stay the same, so that prompt caches hit.
     let before = last_request(&bench).messages;
     assert_eq!(last_request(&next).messages[..before.len()], before);
 }
@@ -132,12 +132,12 @@ async fn turns_that_no_person_begins_are_fenced() {
         assert!(request.messages.iter().any(|message| **message == words), "{request:?}");
     }
 
-    // No text from outside is shown as what the user said.
+    // No text from outside is shown as the user's.
     let exchanges = bench.agent.sessions().exchanges(&at("session/a")).await.unwrap();
     assert!(!format!("{exchanges:?}").contains(STRANGER), "{exchanges:?}");
 }
 
-/// Names and descriptions of services and agents, which anyone on the bus may announce.
+/// Names and descriptions of services and agents, which anyone on the bus can announce.
 #[tokio::test]
 async fn hints_are_fenced() {
     let bench = Bench::sqlite();
@@ -156,7 +156,7 @@ async fn hints_are_fenced() {
     }
 }
 
-/// Memory, instructions of MCP servers, guides and results of wisps are what tools return.
+/// Memory, instructions of MCP servers, guides and results of wisps are results of tools.
 #[tokio::test]
 async fn results_of_tools_never_have_the_role_of_the_user() {
     let bench = Bench::sqlite();

@@ -120,7 +120,7 @@ pub(crate) struct Bench {
     pub(crate) agent: Agent,
     pub(crate) script: Arc<Script>,
     pub(crate) store: LazyStore,
-    /// The services that turns hint at.
+    /// Services for the hints of turns.
     pub(crate) services: KnownServices,
     /// What the tool `write` was called with.
     pub(crate) written: Arc<Mutex<Vec<Value>>>,

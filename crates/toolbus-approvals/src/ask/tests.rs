@@ -4,7 +4,7 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What is asked about: a call that a rule asks about each time, or once per tool.
+/// A call that a rule asks about each time, or once per tool.
 fn asked(agent: Option<&str>) -> Binding {
     let binding = json!({
         "version": 1, "subject": "mcp:bank/pay", "definition": "d", "arguments": {},
@@ -16,7 +16,7 @@ fn asked(agent: Option<&str>) -> Binding {
     binding
 }
 
-/// A plain yes to a rule that asks once per tool holds for the tool, and for long.
+/// A plain yes to a rule that asks once per tool covers the tool, for the long default time.
 #[test]
 fn a_yes_to_a_rule_that_asks_once_per_tool_covers_the_tool() {
     let asked = asked(Some("RockBot"));

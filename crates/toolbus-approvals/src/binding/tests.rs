@@ -78,7 +78,8 @@ fn what_is_remembered_holds_for_the_tool_and_caller_it_was_said_of() {
     assert_eq!(remembered(Remember::Session, &without_session), None);
 }
 
-/// A yes to a rule that asks once per tool is one agent's, and no other rule's answers change.
+/// A yes to a rule that asks once per tool holds for one agent, and answers to other rules stay as
+/// they were.
 #[test]
 fn a_yes_for_a_tool_is_remembered_for_one_agent() {
     let of = |agent: &str| Binding { agent: Some(agent.to_owned()), ..binding() };

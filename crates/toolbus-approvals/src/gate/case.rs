@@ -111,7 +111,7 @@ impl Case {
         self.refuse_with(why, waits)
     }
 
-    /// Refuses a call that does not wait, because nobody would answer.
+    /// Refuses a call that does not wait because nobody can answer.
     pub(super) fn refuse_unasked(&self, why: &str) -> CallError {
         let would_wait = "set approvals.wait_for_operator, and it waits for agent-host approvals";
         self.refuse_with(why, would_wait)

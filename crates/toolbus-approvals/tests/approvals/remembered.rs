@@ -115,7 +115,7 @@ async fn what_is_remembered_is_of_one_definition_and_ends() {
     }
 }
 
-/// A process whose rule asks once per tool.
+/// Starts a process whose rule asks once per tool.
 fn once_host(store: LazyStore, description: &str) -> Host {
     let policy = |_: &PolicyRequest<'_>| {
         Decision::Ask(ApprovalDemand::new("others", "it may change something").once_per_tool())
@@ -123,13 +123,13 @@ fn once_host(store: LazyStore, description: &str) -> Host {
     Host::with_description(store, with_operator(), policy, description)
 }
 
-/// A call of `pay` for an agent.
+/// Creates a call of `pay` for an agent.
 fn call_for(agent: &str, name: &str, arguments: Value) -> Call {
     let agent = AgentName::parse(agent).unwrap();
     call_of(Scope::new(Door::Turn, Principal::claimed(name), agent), "pay", arguments)
 }
 
-/// Has a call approved as a person does who only says yes.
+/// Approves a call with a plain yes.
 async fn approve_plainly(host: &Host, operator: &Operator, call: Call) {
     let answering = async {
         let asked = operator.asked().await;
@@ -151,7 +151,7 @@ async fn a_rule_that_asks_once_per_tool_asks_each_owner_agent_and_definition_onc
         approve_plainly(&host, &operator, a()).await;
         host.approvals.close().await;
 
-        // Another process at the same store, hours later.
+        // Another process with the same store, hours later.
         let host = once_host(place.store(), "Pays.");
         pass_time(&place).await;
         assert!(runs(&host, &operator, a()).await);
@@ -184,7 +184,7 @@ async fn one_yes_for_a_tool_answers_all_calls_that_wait_for_it() {
             let own = |asked: &&toolbus_approvals::Approval| asked.requester().name == "alice";
             let asked = pending.iter().find(own).unwrap();
             operator.say(asked, Approve::yes(&asked.binding, None, None, HOUR)).await;
-            // The call of somebody else waits on.
+            // The call of another owner keeps waiting.
             let left = operator.asked().await;
             assert_eq!(left.requester().name, "bob");
             operator.say(&left, Approve::No).await;
@@ -197,9 +197,9 @@ async fn one_yes_for_a_tool_answers_all_calls_that_wait_for_it() {
     }
 }
 
-/// A call that nobody can be asked about is told the setting that would allow its tool.
+/// The error of a call that nobody can approve names the setting that would allow its tool.
 #[tokio::test]
-async fn a_call_that_nobody_is_asked_about_is_told_the_setting() {
+async fn the_error_of_an_unasked_call_names_the_setting() {
     let place = Place::sqlite();
     let policy = |_: &PolicyRequest<'_>| {
         let demand = ApprovalDemand::new("careful.others", "it may change something");

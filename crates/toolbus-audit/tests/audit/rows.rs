@@ -60,7 +60,7 @@ async fn every_call_leaves_one_row_with_who_what_and_how() {
     }
 }
 
-/// A row names all doors in their order, and the key that called: a later key of its name is
+/// A row lists all doors in order, and the key that called. A later key with the same name is
 /// another owner.
 #[tokio::test]
 async fn a_row_names_every_door_and_the_owner() {
@@ -93,7 +93,7 @@ async fn a_row_names_every_door_and_the_owner() {
     }
 }
 
-/// A program from before the column writes rows into the same log.
+/// A program without the column writes rows into the same log.
 #[tokio::test]
 async fn rows_of_older_programs_have_no_lineage() {
     for place in StatePlace::all().await {

@@ -78,11 +78,11 @@ fn a_private_file_is_its_owners_alone() {
     assert_eq!(read_private_file(&missing, 8).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// As Docker gives a secret to a container. The root of the file system is mounted everywhere, and
-/// everybody may read it.
+/// A file as Docker mounts a secret into a container. The root of the file system is a mount point
+/// everywhere, and everyone can read it.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_mounted_by_itself_is_not_open() {
+fn a_mount_point_is_not_open() {
     let (root, folder) = (Path::new("/"), tempfile::tempdir().unwrap());
     assert_ne!(fs::metadata(root).unwrap().permissions().mode() & 0o077, 0);
     assert!(!is_open_to_others(root).unwrap());

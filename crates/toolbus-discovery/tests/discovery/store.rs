@@ -93,10 +93,11 @@ async fn what_was_learned_outlives_the_process() {
     }
 }
 
-/// A key that is revoked and issued again under its name is another owner, in the process that has
-/// learned and in the next. Whoever has no id has what its name had before there were ids.
+/// A key that is issued again under the name of a revoked key is another owner, in the running
+/// process and after a restart. A caller without an id has the history that its name had before
+/// owners had ids.
 #[tokio::test]
-async fn who_gets_a_name_again_has_no_history_of_the_one_before() {
+async fn a_reissued_name_does_not_inherit_history() {
     for place in StatePlace::all().await {
         let (old, new) = (user_with_id("ci", Some("1")), user_with_id("ci", Some("2")));
         let local = Scope::local(AgentName::standard());

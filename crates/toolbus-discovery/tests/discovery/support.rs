@@ -173,7 +173,7 @@ pub(crate) fn user(name: &str) -> Arc<Scope> {
     user_with_id(name, None)
 }
 
-/// The holder of the key of this name that has this id.
+/// Returns the holder of the key with this name and id.
 pub(crate) fn user_with_id(name: &str, id: Option<&str>) -> Arc<Scope> {
     let proof = Proof::Token { issuer: "here".into(), id: id.map(Into::into) };
     let principal = Principal { name: name.into(), proof };

@@ -64,19 +64,19 @@ pub(crate) struct Key {
     pub(crate) role: Role,
     pub(crate) plan: String,
     digest: String,
-    /// It was given out before owners had ids in them.
+    /// The key was issued before owners had ids.
     owns_by_name: bool,
     pub(crate) created_ms: i64,
     pub(crate) expires_ms: Option<i64>,
     pub(crate) revoked_ms: Option<i64>,
 }
 
-/// The key of an owner.
+/// A reference to the key of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOwner<'a> {
-    /// The key of this id.
+    /// The key with this id.
     Id(&'a str),
-    /// The key of this name, if it is one that owns by its name.
+    /// The key with this name, if it owns by name.
     Name(&'a str),
 }
 
@@ -188,7 +188,7 @@ impl Key {
         })
     }
 
-    /// The principal that the key lets in.
+    /// Returns the principal that the key authenticates.
     pub(crate) fn principal(&self) -> Principal {
         let id = (!self.owns_by_name).then(|| self.id.as_str().into());
         let proof = Proof::Token { issuer: KEY_ISSUER.into(), id };
@@ -201,7 +201,7 @@ impl Key {
 }
 
 impl<'a> KeyOwner<'a> {
-    /// The key that a principal was let in by. `None`: it was none.
+    /// Returns the key that authenticated a principal. `None`: no key did.
     pub(crate) fn of(principal: &'a Principal) -> Option<Self> {
         match &principal.proof {
             Proof::Token { issuer, id } if **issuer == *KEY_ISSUER => Some(match id {
@@ -315,7 +315,7 @@ impl Keys {
             .await
     }
 
-    /// Returns the principal of the key that has this name, while the key may be used.
+    /// Returns the principal of the key with this name, if the key is active.
     pub(crate) async fn principal_of(&self, name: &str) -> Result<Option<Principal>, Error> {
         let store = self.store.open().await?;
         let now = store.location().now_ms_sql();
@@ -328,7 +328,7 @@ impl Keys {
         Ok(row.as_ref().map(Key::read).transpose()?.map(|key| key.principal()))
     }
 
-    /// Returns the id of an owner's key, while the key may be used.
+    /// Returns the id of an owner's key, if the key is active.
     pub(crate) async fn active_id(&self, owner: KeyOwner<'_>) -> Result<Option<String>, Error> {
         let store = self.store.open().await?;
         let now = store.location().now_ms_sql();
@@ -344,7 +344,7 @@ impl Keys {
         Ok(id.fetch_optional(store.readers()).await?)
     }
 
-    /// The secret that signs the webhooks of an owner's key, while the key may be used.
+    /// Returns the secret that signs the webhooks of an owner's key, if the key is active.
     pub(crate) async fn webhook_secret(
         &self,
         owner: KeyOwner<'_>,

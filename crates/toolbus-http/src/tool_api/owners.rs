@@ -1,5 +1,5 @@
-//! Owners by the names that operators write. `token:toolbus-keys/ci` is the key that has the name
-//! now: what it is given is not for a later key of its name.
+//! Resolves the names of owners that operators write. `token:toolbus-keys/ci` is the key that has
+//! this name now; a later key with the name does not get what this key is given.
 
 use toolbus_store::{Error, LazyStore};
 use toolbus_tools::Principal;
@@ -11,7 +11,8 @@ use super::clients;
 use super::keys::{KEY_ISSUER, Keys};
 
 /// Returns a principal with the id of the key, or of the client of this agent, that has its name
-/// now. One that has an id, or is neither, is returned as it is. `None`: nobody has the name.
+/// now. Returns any other principal, or one that has an id, unchanged. `None`: no key or client has
+/// the name.
 ///
 /// # Errors
 /// When the state cannot be read.

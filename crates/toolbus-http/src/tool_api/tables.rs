@@ -57,9 +57,9 @@ const KEYS_COUNTS_AND_JOBS: Migration = Migration {
               CREATE INDEX http_jobs_ended ON http_jobs (agent, ended_ms)",
 };
 
-/// Clients that settings name, and what keys and clients own: what goes by their name, or by their
-/// id. A name is that of one client at a time. A key that was given out before this step owns by
-/// its name, and so does the first client of each name, as there were no ids before.
+/// Clients in the settings, and the tables whose rows keys and clients own by name or by id. At
+/// most one client has a name at a time. A key that was issued before this step owns by name, and
+/// so do the clients of the first start after it, because owners had no ids before.
 const OWNERS: Migration = Migration {
     version: 3,
     sql: "CREATE TABLE http_clients (

@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-/// Counts how often credentials are asked for, and finds those of [`OPENS`].
+/// Counts the requests for credentials, and finds the credentials of [`OPENS`].
 struct SecretSpy(Arc<AtomicUsize>, Option<VaultGate>);
 
 impl Gate for SecretSpy {
@@ -90,7 +90,7 @@ impl Gate for SecretSpy {
     }
 }
 
-/// The tool that says whether its call has the credential `TOKEN`.
+/// Returns the tool that reports whether its call has the credential `TOKEN`.
 pub(crate) const OPENS: &str = "test/opens";
 
 /// Counts calls that are given up.

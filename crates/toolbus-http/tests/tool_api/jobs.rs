@@ -199,10 +199,10 @@ async fn who_gets_a_name_again_owns_nothing_of_the_one_before() {
     }
 }
 
-/// A key that was given out before owners had ids has the jobs that its name owned. The next key of
-/// the name has none of them.
+/// A key that was issued before owners had ids has the jobs of its name. The next key with the name
+/// has none of them.
 #[tokio::test]
-async fn a_key_of_before_owns_by_its_name_until_it_is_revoked() {
+async fn a_key_from_before_ids_owns_by_name_until_revoked() {
     for place in StatePlace::all().await {
         let bench = Bench::with(&place, one_at_a_time(), None);
         let first = bench.key(json!({"name": "ci"})).await;
@@ -282,7 +282,7 @@ async fn ids_of_clients_are_never_given_again() {
             let agent = AgentName::standard();
             toolbus_http::tool_api::client_ids(&bench.store, &agent, names).await.unwrap()
         };
-        // The first client of a name owns what the name owned before there were ids.
+        // The clients of the first start own the rows of their names from before ids.
         for names in [["alice", "bob"], ["bob", "alice"]] {
             assert_eq!(ids(&names).await, BTreeMap::new());
         }
@@ -295,6 +295,28 @@ async fn ids_of_clients_are_never_given_again() {
         let third = ids(&["alice", "bob"]).await;
         assert_eq!(third.len(), 1);
         assert_ne!(third["alice"], second["alice"], "another alice");
+        bench.api.drain(LIMIT).await;
+    }
+}
+
+/// Rows with the name of a later client may belong to a client that was removed long before.
+#[tokio::test]
+async fn only_clients_of_the_first_start_own_by_name() {
+    for place in StatePlace::all().await {
+        let bench = Bench::new(&place);
+        let ids = async |agent: &str, names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            let agent = AgentName::parse(agent).unwrap();
+            toolbus_http::tool_api::client_ids(&bench.store, &agent, names).await.unwrap()
+        };
+        assert_eq!(ids("First", &["alice", "bob"]).await, BTreeMap::new());
+        let later = ids("First", &["alice", "bob", "carol"]).await;
+        assert_eq!(later.keys().collect::<Vec<_>>(), ["carol"]);
+
+        // An agent may have no clients at its first start.
+        assert_eq!(ids("Second", &[]).await, BTreeMap::new());
+        assert_eq!(ids("Second", &[]).await, BTreeMap::new());
+        assert_eq!(ids("Second", &["alice"]).await.len(), 1);
         bench.api.drain(LIMIT).await;
     }
 }

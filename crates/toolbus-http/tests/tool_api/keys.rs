@@ -38,10 +38,10 @@ async fn cx_v3_a_key_is_shown_once_and_kept_as_a_digest() {
     }
 }
 
-/// A credential is for the key that it was set for: one that is issued later under the same name
-/// has neither that nor what older programs have set for the name.
+/// A credential belongs to the key for which it was set. A later key with the same name gets
+/// neither this credential nor one that an older program set for the name.
 #[tokio::test]
-async fn a_key_has_no_credentials_of_the_one_before_that_had_its_name() {
+async fn a_key_gets_no_credentials_of_an_earlier_key_of_its_name() {
     for place in StatePlace::all().await {
         let bench = Bench::new(&place);
         let opens = async |key: &Value| -> Value {
@@ -89,11 +89,14 @@ async fn a_name_of_the_settings_is_the_client_that_has_it_now() {
             let names = names.iter().map(|name| (*name).to_owned());
             client_ids(&bench.store, &agent, names.collect::<Vec<_>>()).await.unwrap()
         };
-        // The first client of a name owns what the name owned before there were ids.
+        // The clients of the first start own the rows of their names from before ids.
         let alice = "token:http/alice";
         assert_eq!(owner(alice).await.as_deref(), Some(alice));
         ids(&["alice"]).await;
         assert_eq!(owner(alice).await.as_deref(), Some(alice));
+
+        let bob = "token:http/bob";
+        assert_eq!(owner(bob).await, None, "the agent has started without such a client");
 
         ids(&[]).await;
         assert_eq!(owner(alice).await, None, "the client was removed");

@@ -36,8 +36,8 @@ fn servers_are_alike_without_regard_to_case_and_keep_their_places() {
     check(&index, &[("B", false), ("c", false)]);
 }
 
-/// A bridge of another agent that is about to stop may still announce, and nobody takes what is
-/// sent there afterwards.
+/// A bridge of another agent that is about to stop may still announce servers, and then no bridge
+/// takes the requests.
 #[test]
 fn the_bridges_of_the_agent_go_before_those_of_others() {
     let named = |agent: &str| {
@@ -56,12 +56,44 @@ fn the_bridges_of_the_agent_go_before_those_of_others() {
     index.apply(other.clone(), |_| {});
     assert_eq!(index.request_topic("files"), Some(own_topic));
 
-    // Its own are away.
+    // The agent's own bridges are gone.
     index.begin_generation();
     index.sweep_unconfirmed();
     index.apply(other, |_| {});
     assert_eq!(index.request_topic("files"), Some(other_topic));
     check(&index, &[("files", false)]);
+}
+
+/// A bridge of another agent stops, and says that its server of the same name is gone.
+#[test]
+fn a_bridge_of_another_agent_removes_no_server_of_the_agent() {
+    let announced = |agent: &str, bridge: &str, removed: &[&str]| {
+        let agent = AgentName::parse(agent).unwrap();
+        let names: &[&str] = if removed.is_empty() { &["files"] } else { &[] };
+        let mut announced = announcement(names, removed);
+        for server in &mut announced.servers {
+            let segment = McpServerSegment::of(&server.server_name);
+            server.request_topic = Some(topic::mcp_server(&agent, &segment));
+        }
+        McpServersIndexed { bridge: Some(bridge.to_owned()), ..announced }
+    };
+    let index = Index::of(AgentName::parse("Rocky").unwrap());
+    index.apply(announced("Rocky", "own", &[]), |_| {});
+    index.apply(announced("RockBot", "other", &[]), |_| {});
+    index.apply(announced("RockBot", "other", &["Files"]), |_| {});
+    check(&index, &[("files", false)]);
+
+    // The agent's own bridge was started again, with another id.
+    index.apply(announced("Rocky", "own again", &["Files"]), |_| {});
+    check(&index, &[]);
+    index.apply(announced("RockBot", "other", &[]), |_| {});
+    index.apply(announced("RockBot", "other", &["files"]), |_| {});
+    check(&index, &[]);
+
+    for number in 0..2 * FOREIGN_BRIDGES_MAX {
+        index.apply(announced("RockBot", &format!("other {number}"), &[]), |_| {});
+    }
+    assert_eq!(index.known.lock().foreign_bridges.len(), FOREIGN_BRIDGES_MAX);
 }
 
 /// Whoever is on the bus can announce any name.
@@ -75,7 +107,7 @@ fn servers_whose_tools_would_pass_for_others_are_not_known() {
     assert!(index.has_heard() && index.request_topic("management").is_none());
 }
 
-/// A rule for reads of resources must not cover a tool, and the other way around.
+/// A rule for reads of resources must not apply to a tool, nor the reverse.
 #[test]
 fn tools_with_the_names_of_protocol_methods_are_not_known() {
     let index = Index::default();
@@ -225,12 +257,15 @@ fn a_server_that_is_being_connected_keeps_what_it_listed() {
     };
     let mut known = announcement(&["known"], &[]);
     known.servers[0].tool_names = vec!["echo".to_owned()];
+    known.servers[0].operator_added = true;
     index.apply(known, |_| {});
 
     let servers = vec![connecting("KNOWN"), connecting("new")];
     index.apply(McpServersIndexed { servers, ..announcement(&[], &[]) }, |_| {});
     let servers = index.servers();
     assert_eq!(servers[0].tool_names, ["echo"]);
+    // An agent may have registered another server with the name of one of the operator.
+    assert!(!servers[0].operator_added);
     assert!(servers.iter().all(|server| server.connecting && server.unavailable.is_some()));
     assert_eq!(servers.len(), 2);
 

@@ -1,10 +1,10 @@
 use super::*;
-use crate::resolve::{read_subject, subject_of};
+use crate::resolve::{read_id, subject_of};
 
 #[test]
 fn a_tool_that_has_the_subject_of_a_method_is_recognized() {
     for method in METHODS {
-        let read = read_subject("github", method).id;
+        let read = read_id("github", method);
         let hidden: String = method.chars().flat_map(|c| ['\u{1}', c]).collect();
         for tool in [method.to_owned(), format!("{method}\u{0}"), hidden] {
             assert_eq!(subject_of(None, "GitHub", &tool).id, read);

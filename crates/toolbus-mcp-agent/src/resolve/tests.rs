@@ -123,9 +123,9 @@ fn a_subject_has_what_its_bridge_announced() {
     assert_eq!((other.definition, other.risk), (None, Risk::High));
 }
 
-/// An agent could register a server that calls everything read-only.
+/// An agent could register a server that declares every tool read-only.
 #[test]
-fn that_a_tool_is_read_only_counts_for_servers_of_the_operator_alone() {
+fn read_only_counts_only_for_servers_of_the_operator() {
     let said = Some(vec!["List".to_owned()]);
     let flags = |operator_added: bool, destructive_tools: Option<Vec<String>>| {
         let server = McpServerSummary {
@@ -142,9 +142,30 @@ fn that_a_tool_is_read_only_counts_for_servers_of_the_operator_alone() {
 
     assert_eq!(flags(true, None), (true, true, false, Risk::Low));
     assert_eq!(flags(false, None), (false, true, false, Risk::High));
-    // A tool that says both is what its server is trusted with.
+    // A tool that declares both is as trusted as its server.
     assert_eq!(flags(true, said.clone()), (true, true, false, Risk::Low));
     assert_eq!(flags(false, said.clone()), (false, true, true, Risk::High));
+}
+
+/// An agent could register a server whose prompts and resources are actions.
+#[test]
+fn reads_count_as_read_only_only_for_servers_of_the_operator() {
+    let mut servers = servers();
+    servers[0].operator_added = true;
+    let check = |server: &str, method: &str, read_only: bool| {
+        let mut arguments = json!({"server_name": server}).as_object().unwrap().clone();
+        let subject = resolve_read(&servers, &mut arguments, method).unwrap();
+        let risk = if read_only { Risk::Low } else { Risk::High };
+        assert_eq!((subject.annotations.read_only, subject.risk), (read_only, risk), "{server}");
+    };
+    for method in ["resources/read", "resources/list", "prompts/get"] {
+        check("Git-Hub", method, true);
+        check("my-notes", method, false);
+        // It may be a server that an agent registered just now.
+        check("unknown", method, false);
+    }
+    check("my-notes", "tools/list", true);
+    check("my-notes", "prompts/list", true);
 }
 
 /// A queued call waits for the server that it is really about.

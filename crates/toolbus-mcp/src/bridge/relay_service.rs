@@ -8,7 +8,7 @@ use toolbus_bus::responder::{
     Call as ReceivedCall, Context, Failure, Malformed, Received, Repeat, Reply, Service,
 };
 use toolbus_bus::{Envelope, Topic};
-use toolbus_mcp_agent::{provider_of, read_subject};
+use toolbus_mcp_agent::{provider_of, read_id};
 use toolbus_tools::GrantCheck;
 use toolbus_tools::bus::{reply_to, tool_failure};
 use toolbus_tools::call::{Arguments, CallError};
@@ -64,7 +64,7 @@ impl RelayedRequest {
     fn subject(&self) -> ToolId {
         match &self.tool {
             Some(tool) => ToolId::of(&provider_of(&self.server), tool),
-            None => read_subject(&self.server, self.method.name()).id,
+            None => read_id(&self.server, self.method.name()),
         }
     }
 }

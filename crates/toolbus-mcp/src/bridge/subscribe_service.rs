@@ -7,7 +7,7 @@ use toolbus_bus::responder::{
     Call, Context, Failure, Malformed, NO_ROOM, Received, Repeat, Reply, Service,
 };
 use toolbus_bus::{Envelope, Topic};
-use toolbus_mcp_agent::read_subject;
+use toolbus_mcp_agent::read_id;
 use toolbus_tools::GrantCheck;
 use toolbus_wire::message::mcp::{McpResponse as _, McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::tool::CallIds;
@@ -106,7 +106,7 @@ impl SubscribeService {
         request: &McpSubscribeRequest,
         received: Received<'_>,
     ) -> Result<(), Reply> {
-        let subject = || read_subject(&request.server_name, "resources/subscribe").id;
+        let subject = || read_id(&request.server_name, "resources/subscribe");
         let checked = self.grants.check(received, subject);
 
         checked.map_err(|error| {

@@ -36,7 +36,7 @@ fn names_that_cannot_be_used_are_passed_over() {
     assert_eq!((names, cut), (vec!["a".to_owned()], Some("two tools of the same name")));
 }
 
-/// Rules for `mcp:files/resources/read` are for reads of resources, and cover no tool.
+/// Rules for `mcp:files/resources/read` apply to reads of resources, and to no tool.
 #[test]
 fn names_of_protocol_methods_are_refused_with_a_reason() {
     let filter = ToolFilter::default();

@@ -158,7 +158,7 @@ pub struct Launch {
     pub environment_file: Option<PathBuf>,
     /// The folder that it is started in, when not that of this process.
     pub folder: Option<PathBuf>,
-    /// Its isolation from this machine.
+    /// Isolation of the server from this machine.
     pub sandbox: Isolation,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Members<'a> {
     findings: MemberFindings,
 }
 
-/// A member that is a switch, or says more: by a word, or by members of its own.
+/// A member that is a switch, a word or an object.
 pub(super) enum Choice<'a> {
     Flag(bool),
     Word(String),
@@ -161,8 +161,8 @@ impl<'a> Members<'a> {
         value.as_bool()
     }
 
-    /// Takes `true`, `false`, a text, or the members of an inner object, as
-    /// [`Members::take_object`] does. Of anything else, `expected` says what it has to be.
+    /// Takes `true`, `false`, a string, or the members of an inner object, as
+    /// [`Members::take_object`] does. `expected` is the error for any other value.
     pub(super) fn take_choice(&mut self, member: &str, expected: &str) -> Option<Choice<'a>> {
         match self.take_member(member)? {
             Value::Bool(flag) => Some(Choice::Flag(flag)),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::members::{Choice, Members};
 
-/// The mistake of a member that is something else.
+/// Error for a member of another type.
 const EXPECTED: &str = r#"has to be true, false, "shield", "off" or an object"#;
 const MEMBERS: &[&str] = &["mounts", "writableMounts", "network"];
 /// What a sandbox makes anew, and what must not be the host's.
@@ -15,28 +15,28 @@ const KERNEL_FOLDERS: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// Most mounts of one sandbox.
 const MOUNTS_MAX: usize = 64;
 
-/// The isolation of servers that are programs, where their entries say nothing of it.
+/// Isolation of servers that are programs and whose entries do not set it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StdioIsolation {
-    /// Each runs behind a shield, where bubblewrap works.
+    /// Runs each server behind a shield, if bubblewrap works.
     #[default]
     Shield,
-    /// They run as any program of this user.
+    /// Runs each server as any program of this user.
     Off,
 }
 
-/// The isolation of one server that is a program.
+/// Isolation of one server that is a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// As [`StdioIsolation`] says for all.
+    /// Uses [`StdioIsolation`], the default for all servers.
     #[default]
     AsSet,
-    /// It has this machine without the secrets of Toolbus and without other servers.
+    /// Gives the server this machine without the secrets of Toolbus and without other servers.
     Shield,
-    /// It has what its entry names and nothing else.
+    /// Gives the server the resources in its entry and nothing else.
     Sandbox(SandboxPolicy),
-    /// It runs as any program of this user.
+    /// Runs the server as any program of this user.
     Off,
 }
 

@@ -23,7 +23,7 @@ use crate::lookup::URI_BYTES_MAX;
 use crate::transport::environment_file;
 use crate::transport::intercept::InterceptedTransport;
 use crate::transport::process::{ChildMonitor, ServerProcess, SpawnDeps};
-use crate::transport::sandbox::{SandboxedLaunch, Sandboxes, why_not_started};
+use crate::transport::sandbox::{SandboxView, SandboxedLaunch, Sandboxes, why_not_started};
 use crate::transport::shield::Shield;
 use crate::transport::stdio::StdioTransport;
 use crate::transport::streamable_http;
@@ -132,7 +132,8 @@ pub(super) async fn start_child(
     }
 }
 
-/// The command as it is started: in a sandbox or behind a shield, where it is to be in one.
+/// Returns the command to start, wrapped in a sandbox or a shield if the entry or the settings ask
+/// for one.
 async fn confine(
     launch: &Launch,
     access: &ServerAccess,
@@ -162,10 +163,16 @@ async fn confine(
             SandboxDemand::None => return Ok(SandboxedLaunch::bare(launch, environment)),
             SandboxDemand::Shield => (shield.wrap(&launch, environment), "shield"),
             SandboxDemand::Required(policy) => {
-                (sandboxes.wrap(&launch, &policy, Some(&server), environment), "sandbox")
+                let wrapped = shield.hidden_paths().and_then(|hidden| {
+                    let view = SandboxView { home: Some(&server), hidden: &hidden };
+                    sandboxes.wrap(&launch, &policy, view, environment)
+                });
+                (wrapped, "sandbox")
             }
             SandboxDemand::Preferred(policy, _) => {
-                (sandboxes.wrap(&launch, &policy, None, environment), "sandbox")
+                // A registered program has no mounts in which a secret could be.
+                let view = SandboxView { home: None, hidden: &[] };
+                (sandboxes.wrap(&launch, &policy, view, environment), "sandbox")
             }
         };
         wrapped.map_err(|error| Failure::new(format!("it can have no {what}: {error}")))

@@ -28,6 +28,10 @@ impl ServerPool {
         let context = &self.0.context;
         let has_changed = self.0.roster.update(|servers| {
             let before = std::mem::take(servers);
+            // Invalid entries keep their servers, so their files stay hidden too.
+            let running = before.iter().filter(|server| server.origin == ServerOrigin::Operator);
+            let running = running.map(|server| &*server.entry);
+            context.deps.shield.hide_environment_files(desired.operators.iter().chain(running));
             let mut update = PoolUpdate { context, before, after: Vec::new(), has_changed: false };
 
             for entry in &desired.operators {

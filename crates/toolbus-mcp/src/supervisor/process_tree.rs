@@ -91,15 +91,16 @@ impl ProcessTree {
         }
     }
 
-    /// Sends SIGTERM to those children of the first process of a namespace that are not of the
-    /// group and were not sent it yet. That process itself ends with the last of them, or killed.
+    /// Sends SIGTERM to the children of the first process of a namespace that are outside of the
+    /// group and have not received it yet. The first process itself ends with its last child, or is
+    /// killed.
     fn terminate_children_of(&mut self, first: Pid, group: Pid) {
         let path = format!("/proc/{}/task", first.as_raw_nonzero());
         let list = || read_child_list(&path).unwrap_or_default();
 
         for child in list() {
             let Ok(descriptor) = pidfd_open(child, PidfdFlags::empty()) else { continue };
-            // Until there was the descriptor, the id could become another process's.
+            // Before the descriptor was open, the id could have become that of another process.
             let is_it = list().contains(&child);
             let is_of_the_group = rustix::process::getpgid(Some(child)) == Ok(group);
             if is_it && !is_of_the_group && self.terminated.insert(child) {
@@ -125,16 +126,16 @@ fn list_children() -> Vec<Pid> {
     read_child_list("/proc/self/task").unwrap_or_else(|_| scan_for_children())
 }
 
-/// Returns true if a process is the first of a process namespace below ours.
+/// Returns true if a process is the first process of a nested process namespace.
 fn is_first_of_namespace(process: Pid) -> bool {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path).unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    // Its id in our namespace, then in each below.
+    // Ids of the process: first in our namespace, then in each nested one.
     ids.is_some_and(|ids| ids.split_ascii_whitespace().skip(1).last() == Some("1"))
 }
 
-/// Reads the kernel's list of a process's children, by the folder of its threads.
+/// Reads the kernel's list of the children of a process from the folder of its threads.
 fn read_child_list(threads: &str) -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
     for thread in fs::read_dir(threads)? {

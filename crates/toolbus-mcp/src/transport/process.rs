@@ -79,7 +79,7 @@ pub(crate) struct SpawnDeps<'a> {
     pub(crate) eraser: Eraser,
     pub(crate) tracker: &'a TaskTracker,
     pub(crate) supervisor: Option<&'a Supervisor>,
-    /// True if the command is bubblewrap, with the server behind it.
+    /// True if the command is bubblewrap, which starts the server.
     pub(crate) is_behind_bubblewrap: bool,
 }
 
@@ -177,8 +177,8 @@ fn build_command(launch: &Launch, deps: &SpawnDeps<'_>) -> Command {
     command
 }
 
-/// Waits for the end of a child, or ends it, and reaps it. `read_status` makes the server's status
-/// out of the child's.
+/// Waits for a child to end, or kills it, and reaps it. `read_status` converts the child's exit
+/// status into the server's.
 async fn watch_child(
     mut child: Child,
     mut group: ProcessGroup,

@@ -5,6 +5,7 @@
 //! a `/tmp` of its own, and of the host only what its policy names. Invariants: a server that is to
 //! be sandboxed is never started without; bubblewrap itself obeys no variable of the server's.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 
-use crate::config::{Launch, SandboxPolicy};
+use crate::config::{Launch, Mount, SandboxPolicy};
 use crate::small_file;
 
 /// Where distributions put bubblewrap; permissions to make user namespaces are bound to this path.
@@ -24,6 +25,8 @@ const HOME: &str = "/home/server";
 const TMP_BYTES: u64 = 256 << 20;
 const SHM_BYTES: u64 = 64 << 20;
 const HOME_BYTES: u64 = 256 << 20;
+/// Size of the in-memory file system that replaces a hidden folder, in bytes: one page.
+const EMPTY_BYTES: u64 = 4096;
 /// The user and the group of a server, as it sees itself.
 const SERVER_ID: &str = "65534";
 
@@ -68,26 +71,35 @@ const LIBRARY_VARIABLES: [&str; 13] = [
 /// Variables of the bridge's that are about the host's folders.
 const HOST_VARIABLES: [&str; 3] = ["HOME", "TMPDIR", "USER"];
 
-/// Makes sandboxes, where bubblewrap is there and works.
+/// Creates sandboxes, if bubblewrap is installed and works.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sandboxes {
     /// The folder that keeps the homes of the operator's servers; without, they are in memory.
     homes: Option<PathBuf>,
 }
 
-/// A command as it is started, and its environment.
+/// A command to start, with its environment.
 pub(crate) struct SandboxedLaunch {
     pub(crate) launch: Launch,
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// True if the command is bubblewrap, with the server behind it.
+    /// True if the command is bubblewrap, which starts the server.
     pub(crate) is_behind_bubblewrap: bool,
 }
 
 impl SandboxedLaunch {
-    /// The command as its entry has it.
+    /// Returns the command of the entry.
     pub(crate) fn bare(launch: Launch, environment: Vec<(OsString, OsString)>) -> Self {
         Self { launch, environment, is_behind_bubblewrap: false }
     }
+}
+
+/// The part of the host's files that a sandboxed server is given, and the part that it is not.
+#[derive(Clone, Copy)]
+pub(crate) struct SandboxView<'a> {
+    /// The name of the server's own home folder, where one is kept.
+    pub(crate) home: Option<&'a str>,
+    /// Paths that no mount shows.
+    pub(crate) hidden: &'a [PathBuf],
 }
 
 impl Sandboxes {
@@ -95,8 +107,8 @@ impl Sandboxes {
         Self { homes }
     }
 
-    /// Returns true if bubblewrap can make a sandbox here. The first time that this process asks,
-    /// it is tried, which blocks for as long as an empty program takes.
+    /// Returns true if bubblewrap can create a sandbox here. The first call in this process runs an
+    /// empty program to try it, and blocks until that ends.
     pub(crate) fn work() -> bool {
         static WORK: OnceLock<bool> = OnceLock::new();
         *WORK.get_or_init(|| {
@@ -107,8 +119,7 @@ impl Sandboxes {
         })
     }
 
-    /// Puts a command into a sandbox. `home` names the folder of the server, where one is kept. It
-    /// blocks.
+    /// Puts a command into a sandbox. It blocks.
     ///
     /// # Errors
     /// When there can be no sandbox, or its home cannot be made.
@@ -116,9 +127,10 @@ impl Sandboxes {
         &self,
         launch: &Launch,
         policy: &SandboxPolicy,
-        home: Option<&str>,
+        view: SandboxView<'_>,
         mut environment: Vec<(OsString, OsString)>,
     ) -> io::Result<SandboxedLaunch> {
+        let SandboxView { home, hidden } = view;
         if !Self::work() {
             let what = format!("{PROGRAM} is not there, or may not make one");
             return Err(io::Error::other(what));
@@ -138,8 +150,7 @@ impl Sandboxes {
 
         // After the file systems in memory, which would hide what is below them.
         for mount in &policy.mounts {
-            let option = if mount.is_writable { "--bind" } else { "--ro-bind" };
-            options.push([&option, &mount.path, &mount.path]);
+            options.show_mount(mount, hidden)?;
         }
         options.push([&"--remount-ro", &"/"]);
         let folder = launch.folder.as_deref().unwrap_or(Path::new(HOME));
@@ -177,8 +188,8 @@ pub(super) fn finish(
     SandboxedLaunch { launch: wrapped, environment, is_behind_bubblewrap: true }
 }
 
-/// The status of a server out of that of bubblewrap: for one that a signal has ended, it exits with
-/// 128 and the number of the signal.
+/// Converts the exit status of bubblewrap into that of its server: if a signal ended the server,
+/// bubblewrap exits with 128 plus the number of the signal.
 pub(crate) fn status_of_server(status: ExitStatus) -> ExitStatus {
     match status.code() {
         Some(code @ 129..=192) => ExitStatus::from_raw(code - 128),
@@ -186,9 +197,10 @@ pub(crate) fn status_of_server(status: ExitStatus) -> ExitStatus {
     }
 }
 
-/// The error for which bubblewrap did not start the server, if its last words tell one.
+/// Returns the error with which bubblewrap failed to start the server, if its last output contains
+/// one.
 pub(crate) fn why_not_started(command: &str, last_words: &str) -> Option<io::Error> {
-    /// The largest number of an error of the system.
+    /// Largest number of a system error.
     const NUMBER_MAX: i32 = 133;
     let words = last_words.strip_prefix("bwrap: execvp ")?;
     let why = words.strip_prefix(command)?.strip_prefix(": ")?;
@@ -211,7 +223,44 @@ impl Options {
         self.push([&"--size", &bytes.to_string(), &"--tmpfs", &path]);
     }
 
-    /// Returns true if bubblewrap can do all of this here, with a program that does nothing.
+    /// Hides an existing file or folder.
+    pub(super) fn cover(&mut self, path: &Path) {
+        if path.is_dir() {
+            self.tmpfs(EMPTY_BYTES, path);
+            self.push([&"--remount-ro", &path]);
+        } else {
+            // A device that cannot be opened on this mount.
+            self.push([&"--ro-bind", &"/dev/null", &path]);
+        }
+    }
+
+    /// Shows a file or folder of the host, and covers the hidden paths in it. The folders above
+    /// them become mount points, so that a server cannot move a hidden path out of its place.
+    fn show_mount(&mut self, mount: &Mount, hidden: &[PathBuf]) -> io::Result<()> {
+        let option = if mount.is_writable { "--bind" } else { "--ro-bind" };
+        self.push([&option, &mount.path, &mount.path]);
+        // Bubblewrap reports a mount that does not exist.
+        let Ok(real) = fs::canonicalize(&mount.path) else { return Ok(()) };
+        if let Some(secret) = hidden.iter().find(|secret| real.starts_with(secret)) {
+            let what = format!(
+                "its mount {:?} is in {secret:?}, which holds secrets and is hidden from servers",
+                mount.path
+            );
+            return Err(io::Error::other(what));
+        }
+
+        let inside = hidden.iter().filter_map(|secret| secret.strip_prefix(&real).ok());
+        for folder in folders_above(inside.clone()) {
+            let folder = mount.path.join(folder);
+            self.push([&option, &folder, &folder]);
+        }
+        for secret in inside {
+            self.cover(&mount.path.join(secret));
+        }
+        Ok(())
+    }
+
+    /// Returns true if bubblewrap can do all of this here with a program that does nothing.
     pub(super) fn work(self) -> bool {
         let trial = Command::new(PROGRAM)
             .args(self.0)
@@ -255,6 +304,12 @@ impl Options {
         self.push([&"--remount-ro", &"/dev"]);
         self.tmpfs(TMP_BYTES, "/tmp");
     }
+}
+
+/// Returns the folders above these paths, without the root. Outer folders come first.
+pub(super) fn folders_above<'a>(paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
+    let folders = paths.flat_map(|path| path.ancestors().skip(1));
+    folders.filter(|folder| folder.parent().is_some()).collect()
 }
 
 fn is_for_the_library(name: &OsStr) -> bool {

@@ -1,37 +1,46 @@
-//! Stdio servers behind a shield: they have this machine as the bridge's user has it, without the
+//! Stdio servers behind a shield. They see this machine as the bridge's user does, but without the
 //! files that hold secrets of Toolbus and without any process but their own.
 //!
-//! The command is put behind bubblewrap, as that of a sandbox is. The server sees the files of the
-//! machine at their own paths, folders of secrets as empty ones, and files of secrets as ones that
-//! cannot be opened. It has a process namespace of its own, so no environment and no memory of the
-//! bridge, of a supervisor or of another server is in its `/proc`; and no right to take any of that
-//! off again. Network, devices and sockets are the machine's.
+//! The shield starts the command under bubblewrap, as a sandbox does. The server sees the files of
+//! the machine at their own paths. Folders of secrets appear empty, and files of secrets cannot be
+//! opened. The server has its own process namespace, so its `/proc` does not expose the environment
+//! or memory of the bridge, a supervisor or another server. It has no right to undo any of this. It
+//! shares network, devices and sockets with the machine.
 //!
-//! Nothing here ends the server with bubblewrap, as `--die-with-parent` would: bubblewrap ends at
-//! SIGTERM, and the server is to have its time. Supervisors end what is left.
+//! Each folder above a hidden path is bound onto itself. The kernel refuses to rename a mount
+//! point, so a server cannot move a hidden path to a place where its next start does not hide it.
+//!
+//! The shield does not use `--die-with-parent`, which ends the server together with bubblewrap:
+//! bubblewrap ends at SIGTERM, but the server gets a grace period. Supervisors end the remaining
+//! processes.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rustix::process::geteuid;
 
-use super::sandbox::{Options, SandboxedLaunch, finish};
-use crate::config::Launch;
-use crate::small_file::folder_of;
+use super::sandbox::{Options, SandboxedLaunch, finish, folders_above};
+use crate::config::{Entry, Launch, Target};
+use crate::small_file::{create_folder, folder_of};
 
-/// The folder in which containers have their secrets.
-const RUN_SECRETS: &str = "/run/secrets";
-/// Most files and folders that are hidden from one server.
+/// Folders of the secrets of containers.
+const RUN_SECRETS: [&str; 2] = ["/run/secrets", "/var/run/secrets"];
+/// Link of a Kubernetes volume to the folder that holds its current files.
+const VOLUME_DATA: &str = "..data";
+/// Maximum number of files and folders that are hidden from one server.
 const HIDDEN_MAX: usize = 1024;
-/// The size of the file system in memory that stands for a hidden folder, in bytes: one page.
-const EMPTY_BYTES: u64 = 4096;
-/// The rights of root that a server keeps where the bridge is root: those over files of other
-/// users, their ids and low ports. None of them takes a mount away or looks below one.
+/// Maximum number of links that are followed to find a volume, as in the kernel.
+const LINKS_MAX: usize = 40;
+/// Rights of root that a server keeps if the bridge is root: those over files of other users, over
+/// their ids and over low ports. None of them allows it to unmount a file system or to look under a
+/// mount.
 const RIGHTS_OF_ROOT: [&str; 8] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -43,20 +52,42 @@ const RIGHTS_OF_ROOT: [&str; 8] = [
     "CAP_SETUID",
 ];
 
-/// Makes shields, where bubblewrap is there and works.
+/// Creates shields, if bubblewrap is installed and works.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shield {
-    /// The files and folders that hold secrets, whether they are there or not.
+    /// Folders that hold secrets. They are created before a server starts.
+    secret_folders: Arc<[PathBuf]>,
+    /// Files and further folders that hold secrets. They may not exist.
     secret_paths: Arc<[PathBuf]>,
+    /// Environment files of the operator's servers.
+    environment_files: Arc<Mutex<Vec<PathBuf>>>,
+    /// Paths that were hidden from an earlier server. They stay hidden, even if a link that led to
+    /// them now leads elsewhere.
+    hidden_before: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl Shield {
-    pub(crate) fn new(secret_paths: Vec<PathBuf>) -> Self {
-        Self { secret_paths: secret_paths.into() }
+    pub(crate) fn new(secret_folders: Vec<PathBuf>, secret_paths: Vec<PathBuf>) -> Self {
+        Self {
+            secret_folders: secret_folders.into(),
+            secret_paths: secret_paths.into(),
+            ..Self::default()
+        }
     }
 
-    /// Returns true if bubblewrap can make a shield here. The first time that this process asks, it
-    /// is tried, which blocks for as long as an empty program takes.
+    /// Hides the environment files of these entries from servers that start later. Replaces the
+    /// files of the previous call.
+    pub(crate) fn hide_environment_files<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
+        let file_of = |entry: &Entry| match &entry.target {
+            Target::Launch(launch) => launch.environment_file.clone(),
+            Target::Endpoint(_) | Target::Disabled => None,
+        };
+        let files = entries.filter_map(file_of).collect();
+        *self.environment_files.lock() = files;
+    }
+
+    /// Returns true if bubblewrap can create a shield here. The first call in this process runs an
+    /// empty program to try it, and blocks until that ends.
     pub(crate) fn works() -> bool {
         static WORKS: OnceLock<bool> = OnceLock::new();
         *WORKS.get_or_init(|| {
@@ -71,10 +102,10 @@ impl Shield {
         })
     }
 
-    /// Puts a command behind a shield. It blocks.
+    /// Wraps a command in a shield. Blocks.
     ///
     /// # Errors
-    /// When what is to be hidden cannot be found out, or the server would start within it.
+    /// If the paths to hide cannot be determined, or the server would start in one of them.
     pub(crate) fn wrap(
         &self,
         launch: &Launch,
@@ -84,57 +115,82 @@ impl Shield {
         refuse_hidden_places(launch, &hidden)?;
 
         let mut options = show_machine();
+        for folder in folders_above(hidden.iter().map(PathBuf::as_path)) {
+            options.push([&"--dev-bind", &folder, &folder]);
+        }
         for path in &hidden {
-            if path.is_dir() {
-                options.tmpfs(EMPTY_BYTES, path);
-                options.push([&"--remount-ro", path]);
-            } else {
-                // A device that nobody may open where it is.
-                options.push([&"--ro-bind", &"/dev/null", path]);
-            }
+            options.cover(path);
         }
         Ok(finish(launch, options, environment))
     }
 
-    /// The secrets that exist, by paths without links, and without those in a folder that is hidden
-    /// itself.
-    fn hidden_paths(&self) -> io::Result<Vec<PathBuf>> {
-        let secrets = self.secret_paths.iter().map(|path| replaced_part(path).to_owned());
-        let all = secrets.chain([RUN_SECRETS.into()]).chain(further_process_lists());
-
-        let mut found = BTreeSet::new();
-        for path in all {
-            match fs::canonicalize(&path) {
-                Ok(path) if path.to_str().is_none() => {
-                    let what = format!("the path {path:?} is not UTF-8, so it cannot be hidden");
-                    return Err(io::Error::other(what));
-                }
-                Ok(path) if may_hold_secrets(&path) => _ = found.insert(path),
-                Ok(_) => {}
-                Err(error) if is_out_of_reach(&error) => {}
-                Err(error) => {
-                    let what = format!("the path {path:?} cannot be hidden: {error}");
-                    return Err(io::Error::new(error.kind(), what));
-                }
+    /// Returns the secrets that exist, by paths without links, and leaves out those below another
+    /// hidden folder. Creates missing folders of secrets, because a running server can see a folder
+    /// that is created later. Blocks.
+    ///
+    /// # Errors
+    /// If a path cannot be determined or hidden, or there are too many.
+    pub(crate) fn hidden_paths(&self) -> io::Result<Vec<PathBuf>> {
+        for folder in &*self.secret_folders {
+            if let Err(error) = create_folder(folder) {
+                tracing::debug!(?folder, %error, "failed to create a folder that is hidden");
             }
         }
 
-        // In the order of paths, what is in a folder follows it.
-        let mut hidden: Vec<PathBuf> = Vec::new();
-        for path in found {
-            if !hidden.last().is_some_and(|folder| path.starts_with(folder)) {
-                hidden.push(path);
-            }
-        }
-        if hidden.len() > HIDDEN_MAX {
-            let what = format!("there are more than {HIDDEN_MAX} files and folders to hide");
-            return Err(io::Error::other(what));
+        let mut secrets = self.environment_files.lock().clone();
+        secrets.retain(|path| !path.is_dir());
+        secrets.extend(self.secret_folders.iter().chain(self.secret_paths.iter()).cloned());
+        let mut all: Vec<PathBuf> = secrets.into_iter().map(replaced_part).collect();
+        all.extend(RUN_SECRETS.map(PathBuf::from));
+        all.extend(further_process_lists());
+        all.extend(self.hidden_before.lock().iter().cloned());
+        let hidden = existing_paths(all)?;
+
+        let mut before = self.hidden_before.lock();
+        before.extend(hidden.iter().cloned());
+        if before.len() > HIDDEN_MAX {
+            // The others no longer exist, or are below one of these.
+            *before = hidden.iter().cloned().collect();
         }
         Ok(hidden)
     }
 }
 
-/// The machine as it is, with a process namespace and no rights over mounts.
+/// Returns the paths that exist and may hold secrets, without links, and leaves out those below
+/// another.
+fn existing_paths(all: Vec<PathBuf>) -> io::Result<Vec<PathBuf>> {
+    let mut found = BTreeSet::new();
+    for path in all {
+        match fs::canonicalize(&path) {
+            Ok(path) if path.to_str().is_none() => {
+                let what = format!("the path {path:?} is not UTF-8, so it cannot be hidden");
+                return Err(io::Error::other(what));
+            }
+            Ok(path) if may_hold_secrets(&path) => _ = found.insert(path),
+            Ok(_) => {}
+            Err(error) if is_out_of_reach(&path, &error) => {}
+            Err(error) => {
+                let what = format!("the path {path:?} cannot be hidden: {error}");
+                return Err(io::Error::new(error.kind(), what));
+            }
+        }
+    }
+
+    // Sorted by path, so the content of a folder follows the folder.
+    let mut hidden: Vec<PathBuf> = Vec::new();
+    for path in found {
+        if !hidden.last().is_some_and(|folder| path.starts_with(folder)) {
+            hidden.push(path);
+        }
+    }
+    if hidden.len() > HIDDEN_MAX {
+        let what = format!("there are more than {HIDDEN_MAX} files and folders to hide");
+        return Err(io::Error::other(what));
+    }
+    Ok(hidden)
+}
+
+/// Mounts the whole machine, with a process namespace and without rights over mounts.
 fn show_machine() -> Options {
     let mut options = Options::default();
     options.push([&"--dev-bind", &"/", &"/", &"--unshare-pid", &"--proc", &"/proc"]);
@@ -147,11 +203,35 @@ fn show_machine() -> Options {
     options
 }
 
-/// The path that has to be hidden for a file to stay hidden. A volume of Kubernetes replaces its
-/// files with the folder that they are links into, so there it is the volume.
-fn replaced_part(path: &Path) -> &Path {
-    let is_of_volume = fs::read_link(path).is_ok_and(|target| target.starts_with("..data"));
-    if is_of_volume { folder_of(path) } else { path }
+/// Returns the path to hide so that a file or folder stays hidden. A volume of Kubernetes replaces
+/// its files together with the folder that they link into, so the whole volume is hidden. Links may
+/// lead into it from other folders.
+fn replaced_part(mut path: PathBuf) -> PathBuf {
+    let is_of_volume = |part: &Path| {
+        part.ends_with(VOLUME_DATA)
+            || fs::read_link(part).is_ok_and(|target| target.starts_with(VOLUME_DATA))
+    };
+
+    for _ in 0..LINKS_MAX {
+        if let Some(link) = path.ancestors().find(|part| is_of_volume(part)) {
+            return folder_of(link).to_owned();
+        }
+        let Some(next) = without_last_link(&path) else { break };
+        path = next;
+    }
+    path
+}
+
+/// Replaces the last link in a path by its target, if the path contains a link.
+fn without_last_link(path: &Path) -> Option<PathBuf> {
+    let mut parts = path.ancestors();
+    let (link, target) = parts.find_map(|part| Some((part, fs::read_link(part).ok()?)))?;
+
+    let rest = path.strip_prefix(link).ok()?;
+    // The target may begin with `..`.
+    let place = fs::canonicalize(folder_of(link)).ok()?.join(target);
+    // Without this, a link to a file would become a path with a slash at the end.
+    Some(if rest.as_os_str().is_empty() { place } else { place.join(rest) })
 }
 
 /// Returns true for folders and regular files, and false for pipes and devices: `/dev/null` as the
@@ -160,15 +240,28 @@ fn may_hold_secrets(path: &Path) -> bool {
     !path.starts_with("/proc") && (path.is_dir() || path.is_file())
 }
 
-/// Returns true for errors that mean that this user finds nothing at a path.
-fn is_out_of_reach(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
+/// Returns true if an error means that this user, and so a server, cannot reach a path.
+fn is_out_of_reach(path: &Path, error: &io::Error) -> bool {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => true,
+        io::ErrorKind::PermissionDenied => !is_closed_by_owner(path),
+        _ => false,
+    }
 }
 
-/// Refuses a server whose folder or program would not be there.
+/// Returns true if the folder that denies access to a path belongs to this user: a server could
+/// close it before its restart and open it afterwards.
+fn is_closed_by_owner(path: &Path) -> bool {
+    const SEARCH_BY_OWNER: u32 = 0o100;
+    let reached = path.ancestors().find_map(|folder| fs::metadata(folder).ok());
+    reached.is_some_and(|folder| {
+        folder.uid() == geteuid().as_raw() && folder.mode() & SEARCH_BY_OWNER == 0
+    })
+}
+
+/// Refuses a server whose folder or program would be hidden.
 fn refuse_hidden_places(launch: &Launch, hidden: &[PathBuf]) -> io::Result<()> {
-    // Where the bridge's own folder is gone, the server starts elsewhere.
+    // If the bridge's own folder is gone, the server starts elsewhere.
     let folder = launch.folder.clone().or_else(|| env::current_dir().ok()).unwrap_or_default();
     let program = launch.command.contains('/').then(|| folder.join(&launch.command));
     let places = [("folder", Some(folder)), ("program", program)];
@@ -186,13 +279,13 @@ fn refuse_hidden_places(launch: &Launch, hidden: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Places other than `/proc` that show the processes of this machine.
+/// Returns mounts other than `/proc` that show the processes of this machine.
 fn further_process_lists() -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mounts.lines().filter_map(further_process_list).collect()
 }
 
-/// The path of such a place, if a line of `mountinfo` is about one.
+/// Returns the path of such a mount, if a line of `mountinfo` describes one.
 fn further_process_list(line: &str) -> Option<PathBuf> {
     const ESCAPES: [(&str, &str); 4] =
         [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];

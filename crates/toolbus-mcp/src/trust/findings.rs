@@ -50,7 +50,7 @@ pub(crate) struct Withheld {
 pub(crate) enum NameFault {
     /// The name of a tool that is not of the protocol's alphabet, or too long.
     Alphabet,
-    /// The name of a tool is that of a protocol method.
+    /// The name of a tool is a protocol method.
     Method,
     /// The name of a prompt is too long.
     Length,

@@ -246,7 +246,7 @@ async fn count_until(requester: &Requester, session: &str, until: &Path) -> Coun
     count_with(requester, session, &json!({"who": session, "until": until})).await
 }
 
-/// The same, with these arguments.
+/// Does the same with these arguments.
 async fn count_with(requester: &Requester, session: &str, arguments: &Value) -> Count {
     let call_id = InstanceId::random().to_string();
     let body = McpRelayRequest {
@@ -313,8 +313,8 @@ async fn each_caller_has_a_session_of_its_own_where_the_operator_says_so() {
     bridge.stop().await;
 }
 
-/// A bridge that stops may wait for calls for long. An agent that it told of its servers meanwhile
-/// would call them, and nobody would take the call.
+/// A bridge that stops may wait for calls for a long time. An agent that learned of its servers
+/// meanwhile would call them, and no consumer would take the call.
 #[tokio::test]
 async fn a_bridge_that_stops_tells_no_agent_of_its_servers() {
     let memory = MemoryBus::new();
@@ -334,7 +334,7 @@ async fn a_bridge_that_stops_tells_no_agent_of_its_servers() {
         eventually(PATIENCE, async || begun.exists().then_some(()).ok_or("not begun")).await;
         bridge.bridge.stop(4 * PATIENCE).await;
     };
-    // More than a consumer holds at a time lie in the queue: there is no consumer.
+    // The queue holds more messages than a consumer prefetches, so it has no consumer.
     let asks = async {
         let queue = queue::mcp_bridge_refresh(&AgentName::standard());
         eventually(PATIENCE, async || {

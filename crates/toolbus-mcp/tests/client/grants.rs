@@ -19,7 +19,7 @@ use toolbus_bus::{
 };
 use toolbus_mcp::bridge::{self, Bridge};
 use toolbus_mcp::server_pool::ServerPool;
-use toolbus_mcp_agent::{McpDirectory, ResourceSubscription, read_subject, subject_of};
+use toolbus_mcp_agent::{McpDirectory, ResourceSubscription, subject_of};
 use toolbus_testkit::eventually;
 use toolbus_tools::bus::RemoteCall;
 use toolbus_tools::call::{Arguments, Call, Invocation, Outcome};
@@ -126,7 +126,8 @@ impl Fleet {
         let scope = Scope::local(AgentName::standard());
         let tool = ToolName::parse(method).unwrap();
         let call = Call::new(&scope, CallId::random(), tool, Arguments::Text(None));
-        self.invoker.admit(call, read_subject("files", method)).await?.run(read).await
+        let subject = self.directory.read_subject("files", method);
+        self.invoker.admit(call, subject).await?.run(read).await
     }
 
     /// A read of the server `files`.
@@ -340,7 +341,8 @@ async fn a_read_is_of_the_server_that_the_gates_have_seen() {
             ToolName::parse("resources/subscribe").unwrap(),
             Arguments::Text(None),
         );
-        let admitted = fleet.invoker.admit(call, read_subject(title, "resources/subscribe")).await;
+        let subject = fleet.directory.read_subject(title, "resources/subscribe");
+        let admitted = fleet.invoker.admit(call, subject).await;
         let error = admitted.unwrap().run(subscribe).await.err().unwrap();
         assert_eq!(error.code, ErrorCode::ToolNotFound, "{error}");
         assert_eq!(fleet.asked(), asked);

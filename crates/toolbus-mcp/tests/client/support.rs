@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use toolbus_bus::{Deadline, Progress};
-use toolbus_mcp::config::{self, Variables};
+use toolbus_mcp::config::{self, StdioIsolation, Variables};
 use toolbus_mcp::server_pool::{Change, Changes, PoolConfig, ServerPool};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_mcp::{
@@ -34,6 +34,8 @@ pub(crate) fn options() -> PoolConfig {
     options.connect_timeout = CONNECT_LIMIT;
     options.supervisor = Some(supervisor());
     options.private_registration = PrivateAddresses::Allowed;
+    // Servers note their own process ids, which a shield changes. `shielded.rs` has it on.
+    options.stdio_isolation = StdioIsolation::Off;
     options
 }
 
@@ -182,7 +184,7 @@ pub(crate) fn hostile(folder: &Path, kind: &str) -> Value {
     json!({"command": "python3", "args": args, "sandbox": "off"})
 }
 
-/// The processes that have this folder among their arguments.
+/// Returns the processes that have this folder among their arguments.
 pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
     let folder = folder.to_str().expect("UTF-8");
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();

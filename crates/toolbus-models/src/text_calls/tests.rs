@@ -157,7 +157,7 @@ fn no_result_ends_its_own_fence() {
     );
 }
 
-/// What repeats from request to request is the same, and each turn has a mark of its own.
+/// Messages that repeat from request to request stay the same, and each turn has its own mark.
 #[test]
 fn the_marks_of_results_are_of_their_turn() {
     let call = |id: &str| {

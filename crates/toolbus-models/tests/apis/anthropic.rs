@@ -273,7 +273,7 @@ async fn thoughts_that_were_cut_off_do_not_go_back() {
     }
 }
 
-/// Text from outside is a result, also for a model that is offered no tools: the API takes calls
+/// Text from outside is the result of a call, even for a model without tools: the API accepts calls
 /// only beside definitions.
 #[tokio::test]
 async fn text_from_outside_is_the_result_of_a_call() {

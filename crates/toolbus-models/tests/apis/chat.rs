@@ -361,8 +361,8 @@ async fn reasoning_content_goes_back_with_its_calls() {
     assert_eq!(server.asked()[1].body["messages"][2]["reasoning_content"], "Hm.");
 }
 
-/// Text from outside is the result of a call that was made for the model. Where a call without
-/// reasoning is refused, it has words of ours.
+/// Text from outside is the result of a call that was made for the model. If the API rejects calls
+/// without reasoning, the call has fixed reasoning text.
 #[tokio::test]
 async fn text_from_outside_has_the_role_of_a_tool() {
     let thought = chunk(&json!({"reasoning_content": "Hm."}), None);

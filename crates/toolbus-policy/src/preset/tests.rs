@@ -30,7 +30,7 @@ fn subject(id: &str) -> Subject {
     }
 }
 
-/// A tool of a server: one that declares nothing, a reader, and one that deletes.
+/// Returns tools of a server: one that declares nothing, a read-only one, and a destructive one.
 fn of_server() -> [Subject; 3] {
     let tool = subject("mcp:notes/add");
     let reads = Annotations { read_only: true, idempotent: true, destructive: false };
@@ -52,7 +52,7 @@ fn decision(book: &RuleBook, doors: &[Door], subject: &Subject) -> &'static str 
     decision_name(&book.decide(&PolicyRequest { scope: &scope(doors), subject }))
 }
 
-/// Every combination of doors that a call comes through, and every kind of tool.
+/// Returns every combination of doors of a call and kinds of tools.
 fn requests() -> Vec<(Scope, Subject)> {
     let mut subjects = of_server().to_vec();
     let ids = ["shell/bash", "google/gmail_send", "script/tool_chain", "memory/save_memory", "a/b"];
@@ -67,7 +67,7 @@ fn requests() -> Vec<(Scope, Subject)> {
 #[test]
 fn each_preset_is_a_rule_book_without_a_mistake() {
     for preset in Preset::ALL {
-        // As an operator's own rules, which must all be reached.
+        // Parsed as an operator's own rules, of which each must be reachable.
         let rules = preset.rules();
         assert!(rules.len() <= PRESET_RULES_MAX, "{preset}: {}", rules.len());
         assert_eq!(rules.is_empty(), preset == Preset::Open);
@@ -78,7 +78,7 @@ fn each_preset_is_a_rule_book_without_a_mistake() {
     }
 }
 
-/// What `policy show` prints decides the same where it is pasted.
+/// The output of `policy show` decides the same when it is pasted into the settings.
 #[test]
 fn a_rule_book_that_is_printed_and_pasted_decides_the_same() {
     let own = r#"
@@ -167,13 +167,14 @@ tools = ["google/gmail_send"]
     let turn = [Door::CommandLine, Door::Turn];
     let bash = Subject { risk: Risk::Critical, ..subject("shell/bash") };
     assert_eq!(decision(&book, &turn, &bash), "allow");
-    // The whole of what a rule of the preset would decide.
+    // These rules decide every call that a rule of the preset would decide.
     assert_eq!(decision(&book, &turn, &subject("google/gmail_send")), "deny");
     assert_eq!(decision(&book, &turn, &subject("google/calendar_create_event")), "ask");
     assert_eq!(decision(&book, &turn, &subject("files/write_file")), "ask-once");
 }
 
-/// As many as an operator may write have room, and an own name that a preset has is a mistake.
+/// The operator can write the maximum number of rules beside a preset. A rule name of the preset is
+/// an error in the operator's rules.
 #[test]
 fn a_preset_takes_no_room_of_the_operator() {
     let rule = |number: usize| RuleSettings {
@@ -194,9 +195,9 @@ fn a_preset_takes_no_room_of_the_operator() {
     assert!(mistakes.contains("rule 'careful.reads': number 0"), "{mistakes}");
 }
 
-/// A section that names no preset has none, and no section has the careful one.
+/// A section without `preset` has no preset, and without a section `careful` is active.
 #[test]
-fn only_a_policy_that_nobody_wrote_is_careful() {
+fn a_missing_policy_is_careful() {
     assert_eq!(PolicySettings::standard().preset, Some(Preset::Careful));
     for written in ["", "default = \"allow\"", "rules = []"] {
         let written = settings(written);
@@ -226,7 +227,7 @@ fn a_demand_says_how_far_a_yes_holds_and_what_would_allow_the_call() {
     let each = demand(&careful, "shell/bash");
     assert_eq!((each.extent, &*each.rule), (ApprovalExtent::Call, "careful.commands"));
 
-    // Pasted, the advice allows the tool and keeps the rest of the preset.
+    // Pasted into the settings, the advice allows the tool and keeps the rest of the preset.
     let advice = once.how_to_allow("files/write_file");
     let (_, pasted) = advice.split_once("toolbus.toml: ").unwrap();
     let (pasted, _) = pasted.split_once("; ").unwrap();

@@ -54,7 +54,7 @@ def watch_limits(places):
         # Before Linux 5.9 there is only the sum.
         return shared + add_lines(process, "status", (b"VmPTE",)) if shared else resident(process)
 
-    # Raises PermissionError where a process does not let itself be looked at.
+    # Raises PermissionError for a process that does not allow inspection.
     def mappings(processes):
         total, pieces = 0, set()
         for process in processes:
@@ -85,8 +85,8 @@ def watch_limits(places):
             total = outside + sum(map(proportional, processes))
         return total
 
-    # A process that does not let itself be looked at is over any limit. It may begin so between two
-    # looks of one measurement.
+    # A process that does not allow inspection counts as over any limit. It may start to do so between
+    # two reads of one measurement.
     def sample_memory():
         try:
             return measure_memory()

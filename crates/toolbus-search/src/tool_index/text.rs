@@ -35,8 +35,8 @@ pub(super) fn clean(text: &str, bytes_max: usize) -> String {
     clean
 }
 
-/// Zero-width and bidirectional characters, tags, selectors of variants. What separates words or
-/// is a control character becomes a space.
+/// Returns true for zero-width and bidirectional characters, tags and variation selectors.
+/// Separators and control characters are not among them: they become spaces.
 fn is_hidden(c: char) -> bool {
     match hidden_text::invisible_kind(c) {
         None | Some(HiddenKind::PrivateUse) => false,

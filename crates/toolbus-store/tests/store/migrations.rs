@@ -60,9 +60,9 @@ async fn later_migrations_are_added_and_older_programs_refuse_what_they_do_not_k
     }
 }
 
-/// An upgrade that only adds can be rolled back, and made again.
+/// An upgrade that only adds can be rolled back and repeated.
 #[tokio::test]
-async fn older_programs_work_on_with_additions_that_they_do_not_know() {
+async fn older_programs_work_with_unknown_additions() {
     for place in Place::all().await {
         open(&place, &[FIRST]).await.unwrap();
         for _ in 0..2 {
@@ -80,7 +80,8 @@ async fn older_programs_work_on_with_additions_that_they_do_not_know() {
     }
 }
 
-/// Additions are applied among the steps by their versions: a later step may need them.
+/// Additions and steps are applied in the order of their versions, because a later step may need an
+/// addition.
 #[tokio::test]
 async fn steps_and_additions_are_applied_by_their_versions() {
     for place in Place::all().await {

@@ -26,7 +26,7 @@ const FOREIGN_SETTINGS: [&str; 6] =
 #[derive(Debug)]
 pub struct Launch {
     binary: String,
-    /// Where the binary is, when it is none of this workspace's build.
+    /// Path of the binary, if it is not from this workspace's build.
     program: Option<PathBuf>,
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
@@ -72,8 +72,8 @@ impl Launch {
         }
     }
 
-    /// Of the binary of this name in a folder, such as one of an earlier commit. It may be of any
-    /// age.
+    /// Launches the binary of this name in a folder, such as one of an earlier commit. Its age is
+    /// not checked.
     pub fn in_folder(folder: &Path, binary: &str) -> Self {
         Self { program: Some(folder.join(binary)), ..Self::new(binary) }
     }

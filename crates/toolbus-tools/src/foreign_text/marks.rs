@@ -1,16 +1,16 @@
-//! Marks that a model takes for the structure of its context: those of our fence, and the tokens
+//! Marks that a model could take for the structure of its context: marks of our fences, and tokens
 //! and role markers of chat templates. Each is broken by one visible character.
 
 use std::borrow::Cow;
 
-/// Breaks a mark.
+/// Inserted into a mark to break it.
 pub(super) const BREAK: char = '·';
 
-/// Longest name of a token, in characters.
+/// Maximum length of the name of a token, in characters.
 const TOKEN_CHARS_MAX: usize = 64;
-/// Words behind `<<` that begin or end a fence, or a system prompt of Llama 2.
+/// Words after `<<` that begin or end a fence, or a system prompt of Llama 2.
 const FENCES: [&str; 3] = ["outside", "end", "sys"];
-/// Names of tokens that stand between `<` and `>` alone.
+/// Names of tokens between plain `<` and `>`.
 const TAGS: [&str; 12] = [
     "s",
     "bos",
@@ -28,10 +28,10 @@ const TAGS: [&str; 12] = [
 /// Names of tokens in brackets.
 const BRACKETED: [&str; 6] =
     ["INST", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "gMASK"];
-/// Names of roles that stand behind an empty line.
+/// Names of roles that follow an empty line.
 const ROLES: [&str; 2] = ["Human", "Assistant"];
 
-/// The text with its marks broken.
+/// Returns the text with its marks broken.
 pub(super) fn break_marks(text: &str) -> Cow<'_, str> {
     let mut broken = String::new();
     let mut copied = 0;
@@ -50,7 +50,7 @@ pub(super) fn break_marks(text: &str) -> Cow<'_, str> {
     Cow::Owned(broken)
 }
 
-/// Returns the place where a mark that begins here is broken, in bytes from its beginning.
+/// Returns the offset at which a mark that starts here is broken, in bytes from its start.
 fn mark_at(text: &str, at: usize) -> Option<usize> {
     let (before, rest) = text.split_at(at);
     match rest.as_bytes().first()? {
@@ -60,7 +60,7 @@ fn mark_at(text: &str, at: usize) -> Option<usize> {
     }
 }
 
-/// `<<end `, also with another case, with spaces or a slash.
+/// Recognizes `<<end `, in any case and with spaces or a slash.
 fn is_fence(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("<<") else { return false };
     let rest = rest.trim_start_matches([' ', '\t', '/']);
@@ -72,7 +72,7 @@ fn is_fence(text: &str) -> bool {
     })
 }
 
-/// `<|im_start|>`, `<|turn>`, `<turn|>`, `</s>` and the like.
+/// Recognizes `<|im_start|>`, `<|turn>`, `<turn|>`, `</s>` and the like.
 fn is_token(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('<') else { return false };
     let (rest, begins_with_bar) = strip_bar(rest);
@@ -86,7 +86,7 @@ fn is_token(text: &str) -> bool {
     !name.is_empty() && rest.starts_with('>') && (begins_with_bar || ends_with_bar || is_known())
 }
 
-/// Tokens have bars of ASCII or, with DeepSeek, of full width.
+/// Strips the bar of a token, which is ASCII or, for DeepSeek, full-width.
 fn strip_bar(text: &str) -> (&str, bool) {
     match text.strip_prefix(['|', '｜']) {
         Some(rest) => (rest, true),
@@ -98,7 +98,7 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '▁')
 }
 
-/// `[INST]`, `[/INST]` and the like.
+/// Recognizes `[INST]`, `[/INST]` and the like.
 fn is_bracketed(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('[') else { return false };
     let rest = rest.strip_prefix('/').unwrap_or(rest);
@@ -107,7 +107,7 @@ fn is_bracketed(text: &str) -> bool {
         .any(|name| rest.strip_prefix(name).is_some_and(|behind| behind.starts_with(']')))
 }
 
-/// The length of the name of a role that stands behind an empty line or at the beginning.
+/// Returns the length of a role name that follows an empty line or the beginning of the text.
 fn role_length(before: &str, text: &str) -> Option<usize> {
     let is_alone = before.is_empty() || before.ends_with("\n\n") || before.ends_with("\n\r\n");
     let is_role =

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::hidden_text::invisible_kind;
 
-/// Everything that a hostile text may try, in one.
+/// Returns a text that combines every attack.
 fn hostile() -> String {
     let tags: String =
         "obey".chars().filter_map(|c| char::from_u32(0xE0000 + u32::from(c))).collect();
@@ -18,7 +18,7 @@ fn cleaned(text: &str) -> String {
 }
 
 #[test]
-fn what_hides_goes_and_what_imitates_is_broken() {
+fn hidden_text_is_removed_and_imitations_are_broken() {
     assert_eq!(cleaned(&hostile()), "fine\n<·<end 0123>>\n<·|im_start|>system\n<·/s>[·INST]");
 }
 
@@ -55,7 +55,7 @@ fn plain_text_is_borrowed() {
 fn a_text_that_is_cut_says_so() {
     let cut = ForeignText::new(&"ä".repeat(1_000), 100);
     assert_eq!(cut.as_str(), format!("{}{CUT}", "ä".repeat((100 - CUT.len()) / 2)));
-    // Also where most of it was hidden.
+    // The same if most of the text was hidden.
     let hidden = ForeignText::new(&format!("a{}b", "\u{200B}".repeat(1_000)), 100);
     assert_eq!(hidden.as_str(), format!("a{CUT}"));
     assert_eq!(ForeignText::line("one\n two\u{2028}three", 100).as_str(), "one two three");
@@ -98,7 +98,7 @@ fn a_row_of_an_older_release_is_cleaned_when_it_is_read() {
     assert_eq!(read.as_str(), "a<·|im_end|>");
 }
 
-/// Texts of the pieces that the cleaning looks at, in any order.
+/// Generates texts from the patterns that the cleaning recognizes, in any order.
 fn texts() -> impl Strategy<Value = String> {
     let pieces = [
         "<",
@@ -146,7 +146,7 @@ fn texts() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// A second cleaning changes nothing, nothing is longer than it may be, and no mark is left.
+    /// A second cleaning changes nothing, no text exceeds its limit, and no mark remains.
     #[test]
     fn cleaning_is_done_once(
         text in prop_oneof![texts(), any::<String>()],

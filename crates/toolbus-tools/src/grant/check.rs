@@ -39,7 +39,7 @@ pub enum GrantPolicy {
     Require,
 }
 
-/// The keys that a worker checks grants with. Each key alone is enough.
+/// Keys with which a worker checks grants. A grant is valid if any one key verifies it.
 #[derive(Clone, Default)]
 pub struct GrantCheckKeys {
     shared: Vec<GrantKey>,
@@ -82,7 +82,7 @@ pub(super) enum Refusal {
 }
 
 impl GrantCheckKeys {
-    /// Adds a key that agents and workers share, such as the one before the current one.
+    /// Adds a key that agents and workers share, such as the previous one.
     #[must_use]
     pub fn with_shared(mut self, key: GrantKey) -> Self {
         self.shared.push(key);
@@ -96,13 +96,13 @@ impl GrantCheckKeys {
         self
     }
 
-    /// Returns true when there is no key.
+    /// Returns true if there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shared.is_empty() && self.public.is_empty()
     }
 
-    /// The numbers of shared keys and of public keys.
+    /// Returns the numbers of shared keys and of public keys.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.shared.len(), self.public.len())
@@ -122,8 +122,8 @@ impl GrantCheck {
         Self(None)
     }
 
-    /// Checks with these keys. `worker` is what callers are told who refuses, such as `bridge`. It
-    /// counts with the global meter, so telemetry is to be set up before.
+    /// Creates a check with these keys. `worker` names the worker in errors to callers, such as
+    /// `bridge`. The check counts with the global meter, so set up telemetry first.
     #[must_use]
     pub fn new(worker: &'static str, policy: GrantPolicy, keys: impl Into<GrantCheckKeys>) -> Self {
         let meter = opentelemetry::global::meter(METER);
@@ -183,9 +183,9 @@ impl GrantCheck {
 }
 
 impl ActiveCheck {
-    /// The grant that decides about a request. A signed one decides alone wherever it can be
-    /// checked: a grant by the shared key beside it, which any worker could have made, never makes
-    /// up for a wrong signature.
+    /// Returns the grant that decides about a request. A signed grant that this worker can check
+    /// decides alone: any worker could have made a grant by the shared key, so it never compensates
+    /// for a wrong signature.
     fn deciding_grant<'h>(&self, headers: &'h header::Headers) -> DecidingGrant<'h> {
         let can_verify = !self.keys.public.is_empty();
         match (headers.get(header::SIGNED_GRANT), headers.get(header::GRANT)) {
@@ -245,7 +245,7 @@ impl ActiveCheck {
         }
 
         let request = request();
-        // In constant time: how much of a guess was right is not to be measured.
+        // Compares in constant time, so that timing does not reveal a partial match.
         let is_of =
             |key: &GrantKey| request.mac(key, &grant.claims).verify_slice(&grant.mac).is_ok();
         let is_valid = self.keys.shared.iter().any(is_of);
@@ -312,7 +312,7 @@ impl From<Unreadable> for Refusal {
 }
 
 impl DecidingGrant<'_> {
-    /// Its version, for metrics.
+    /// Returns the version, for metrics.
     fn version(self) -> &'static str {
         match self {
             Self::Signed(_) => SIGNED_VERSION,

@@ -1,11 +1,11 @@
-//! Grants and their keys as targets of a fuzzer.
+//! Fuzz targets for grants and their keys.
 
 use super::header_value::{HEADER_BYTES_MAX, read_shared, read_signed, write_shared, write_signed};
 use super::key_pair::{GrantPublicKey, GrantSigningKey};
 use super::shared_key::{GrantKey, KEY_BYTES_MIN};
 
-/// Reads the value of a header as a grant of each kind. Asserts that it is none of both, and that
-/// its claims are read again from what is written of them.
+/// Parses a header value as a grant of each kind. Asserts that at most one kind matches, and that
+/// its claims survive a round trip.
 pub fn grants(bytes: &[u8]) {
     let text = &*String::from_utf8_lossy(bytes);
     let (shared, signed) = (read_shared(text), read_signed(text));
@@ -14,7 +14,7 @@ pub fn grants(bytes: &[u8]) {
     if let Ok(grant) = shared {
         let key = GrantKey::new([7_u8; KEY_BYTES_MIN]).expect("it is long enough");
         let written = write_shared(&grant.claims, key.start_mac());
-        // Its own MAC may have been shorter.
+        // The MAC in the input may have been shorter.
         if written.len() <= HEADER_BYTES_MAX {
             assert_eq!(read_shared(&written).map(|grant| grant.claims), Ok(grant.claims));
         }
@@ -22,14 +22,14 @@ pub fn grants(bytes: &[u8]) {
 
     if let Ok(grant) = signed {
         let written = write_signed(grant.key_id, &grant.claims, &grant.signature);
-        // An expiry may have more digits than it needs.
+        // The expiry in the input may have leading zeros.
         assert!(written.len() <= text.len(), "{written}");
         assert_eq!(read_signed(&written), Ok(grant));
     }
 }
 
-/// Reads a list of public keys, and a signing key. Asserts that both are read again from what is
-/// written of them, and that no text is both.
+/// Parses a list of public keys and a signing key. Asserts that both survive a round trip, and that
+/// no text is both.
 pub fn grant_keys(bytes: &[u8]) {
     let text = &*String::from_utf8_lossy(bytes);
     let listed = GrantPublicKey::parse_list(text);

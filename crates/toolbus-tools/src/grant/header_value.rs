@@ -3,7 +3,7 @@
 //! - `1.EXPIRY.PRINCIPAL.MAC`, by the shared key;
 //! - `2.KEY.EXPIRY.PRINCIPAL.SIGNATURE`, by the signing key of this id.
 //!
-//! The expiry is in Unix milliseconds; the last two are in base64 as URLs have it.
+//! The expiry is in Unix milliseconds; the last two parts are in URL-safe base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,17 +13,17 @@ use sha2::Sha256;
 use super::Claims;
 use super::sealed_request::{SHARED_VERSION, SIGNED_VERSION};
 
-/// Longest value that is looked at, in bytes. One of ours has some 1,300 at most, with the longest
-/// claim that there is, and mostly a tenth of that.
+/// Maximum size of a value that is parsed, in bytes. A value of Toolbus has at most about 1,300,
+/// with the longest possible claim, and typically a tenth of that.
 pub const HEADER_BYTES_MAX: usize = 2048;
 
-/// A grant by the shared key as it came, not yet compared with anything.
+/// A grant by the shared key as received, not yet verified.
 pub(super) struct SharedGrant {
     pub(super) claims: Claims,
     pub(super) mac: Vec<u8>,
 }
 
-/// A signed grant as it came, not yet compared with anything.
+/// A signed grant as received, not yet verified.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SignedGrant<'a> {
     pub(super) key_id: &'a str,
@@ -63,7 +63,7 @@ pub(super) fn read_signed(value: &str) -> Result<SignedGrant<'_>, Unreadable> {
     Ok(SignedGrant { key_id, claims, signature })
 }
 
-/// The rest of a value that begins with this version.
+/// Returns the rest of a value that begins with this version.
 fn strip_version<'a>(value: &'a str, expected: &str) -> Result<&'a str, Unreadable> {
     if value.len() > HEADER_BYTES_MAX {
         return Err(Unreadable::Malformed);
@@ -73,7 +73,7 @@ fn strip_version<'a>(value: &'a str, expected: &str) -> Result<&'a str, Unreadab
     if version == expected { Ok(rest) } else { Err(Unreadable::UnknownVersion) }
 }
 
-/// The claims, and the bytes of the proof behind them.
+/// Parses the claims, and the bytes of the proof that follows them.
 fn read_claims(text: &str) -> Option<(Claims, Vec<u8>)> {
     let mut parts = text.split('.');
     let (expiry, principal, proof) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,5 +1,5 @@
-//! Key pairs of signed grants: agents sign with the private half, and workers check with the public
-//! one, which cannot sign.
+//! Key pairs of signed grants. Agents sign with the private half. Workers verify with the public
+//! half, which cannot sign.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use sha2::{Digest as _, Sha256};
 use toolbus_config::Secret;
 use zeroize::Zeroizing;
 
-/// The most public keys that a worker has.
+/// Maximum number of public keys of a worker.
 pub const PUBLIC_KEYS_MAX: usize = 256;
 
-/// Bytes of each half of a pair.
+/// Size of each half of a pair in bytes.
 const KEY_BYTES: usize = 32;
-/// Bytes of the id of a key.
+/// Size of the id of a key in bytes.
 const ID_BYTES: usize = 8;
-/// Separates the ids of keys from other digests of them.
+/// Domain that separates the ids of keys from other digests of the keys.
 const ID_DOMAIN: &[u8] = b"toolbus grant key: ";
 
-/// Prefixes of the text forms of both halves. They differ, so that neither is taken for the other.
+/// Prefixes of the text forms of both halves. They differ, so that neither half is mistaken for the
+/// other.
 const PRIVATE_PREFIX: &str = "ed25519-private:";
 const PUBLIC_PREFIX: &str = "ed25519-public:";
 const PRIVATE_LABEL: &str = "PRIVATE KEY";
@@ -30,11 +31,11 @@ const PUBLIC_LABEL: &str = "PUBLIC KEY";
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
 const PEM_DASHES: &str = "-----";
-/// The DER of a public key up to the key itself (RFC 8410).
+/// The DER encoding of a public key up to the key bytes (RFC 8410).
 const PUBLIC_DER_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// An agent's key, which signs grants. Clones share it, and it is never printed.
+/// An agent's key, which signs grants. Clones share it, and it is never logged or displayed.
 #[derive(Clone)]
 pub struct GrantSigningKey(Arc<SigningPair>);
 
@@ -43,7 +44,7 @@ struct SigningPair {
     public: GrantPublicKey,
 }
 
-/// The public half of an agent's key, which checks its grants. Its text form is
+/// The public half of an agent's key, which verifies its grants. Its text form is
 /// `ed25519-public:BASE64`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GrantPublicKey {
@@ -51,7 +52,7 @@ pub struct GrantPublicKey {
     id: Arc<str>,
 }
 
-/// A text that is not a key. The text is not quoted.
+/// The error of a text that is not a key. It does not quote the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -61,7 +62,7 @@ pub enum KeyError {
          PKCS#8 PEM"
     )]
     NotPrivate,
-    /// The text is a public key, where a signing key is expected.
+    /// The text is a public key, but a signing key is expected.
     #[error("expected a signing key, found a public key")]
     PublicForPrivate,
     /// A line is not a public key.
@@ -70,13 +71,13 @@ pub enum KeyError {
          Ed25519 key in PEM"
     )]
     NotPublic {
-        /// The number of the line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// A line is a signing key, where a public key is expected.
+    /// A line is a signing key, but a public key is expected.
     #[error("line {line}: expected a public key, found a signing key, which only agents may have")]
     PrivateForPublic {
-        /// The number of the line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
     /// The list is empty.
@@ -85,13 +86,13 @@ pub enum KeyError {
     /// The list has too many keys.
     #[error("more than {PUBLIC_KEYS_MAX} public keys")]
     TooManyKeys,
-    /// No key could be drawn.
+    /// The system could not generate a key.
     #[error("the system provides no random bytes")]
     NoRandomBytes,
 }
 
 impl GrantSigningKey {
-    /// Draws a new key at random, as the text that [`Self::parse`] reads.
+    /// Generates a random key, in the text form that [`Self::parse`] reads.
     ///
     /// # Errors
     /// When the system provides no random bytes.
@@ -101,11 +102,11 @@ impl GrantSigningKey {
         Ok(format!("{PRIVATE_PREFIX}{}", STANDARD.encode(seed.as_slice())).into())
     }
 
-    /// Reads a key: `ed25519-private:` and 32 bytes in base64, or an Ed25519 key in PKCS#8 PEM, as
-    /// `openssl genpkey -algorithm ed25519` writes one. Space around it does not count.
+    /// Parses a key: `ed25519-private:` and 32 bytes in base64, or an Ed25519 key in PKCS#8 PEM, as
+    /// `openssl genpkey -algorithm ed25519` writes it. Ignores surrounding whitespace.
     ///
     /// # Errors
-    /// When it is something else; it is not quoted.
+    /// If the text is not such a key. The error does not quote the text.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         let pair = if let Some(encoded) = text.strip_prefix(PRIVATE_PREFIX) {
@@ -123,13 +124,13 @@ impl GrantSigningKey {
         Ok(Self(Arc::new(SigningPair { pair, public: GrantPublicKey::of(bytes) })))
     }
 
-    /// The public half.
+    /// Returns the public half.
     #[must_use]
     pub fn public_key(&self) -> &GrantPublicKey {
         &self.0.public
     }
 
-    /// The signature of these bytes.
+    /// Signs these bytes.
     pub(super) fn sign(&self, bytes: &[u8]) -> Signature {
         self.0.pair.sign(bytes)
     }
@@ -142,12 +143,12 @@ impl GrantPublicKey {
         Self { bytes, id: id.into() }
     }
 
-    /// Reads a list of keys: on each line `ed25519-public:`, 32 bytes in base64 and a comment of
-    /// any kind, or the lines of an Ed25519 key in PEM. Empty lines and those that begin with `#`
-    /// do not count, nor does a key that is there already.
+    /// Parses a list of keys. Each line is `ed25519-public:`, 32 bytes in base64 and an optional
+    /// comment, or part of an Ed25519 key in PEM. Ignores empty lines, lines that begin with `#`,
+    /// and repeated keys.
     ///
     /// # Errors
-    /// When something else is there, no key or too many. No line is quoted.
+    /// If the text contains anything else, no key or too many keys. The error quotes no line.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, KeyError> {
         let mut keys = Vec::new();
         let mut lines = text.lines().map(str::trim).zip(1_usize..);
@@ -197,13 +198,13 @@ impl GrantPublicKey {
         der.strip_prefix(&PUBLIC_DER_PREFIX)?.try_into().ok().map(Self::of)
     }
 
-    /// The id that grants name the key by: a digest of it, in hexadecimal digits.
+    /// Returns the id of the key in grants: a digest of the key, in hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Checks a signature of these bytes by the private half.
+    /// Verifies a signature of these bytes by the private half.
     pub(super) fn verifies(&self, bytes: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.bytes).verify(bytes, signature).is_ok()
     }
@@ -221,12 +222,12 @@ fn is_private(line: &str) -> bool {
         || line.strip_prefix(PEM_BEGIN).is_some_and(|rest| rest.contains(PRIVATE_LABEL))
 }
 
-/// The bytes of a base64 text.
+/// Decodes base64.
 fn decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     STANDARD.decode(text).ok().map(Zeroizing::new)
 }
 
-/// The bytes of a PEM text that is one block with this label.
+/// Decodes a PEM text that is a single block with this label.
 fn decode_pem(text: &str, label: &str) -> Option<Zeroizing<Vec<u8>>> {
     let rest = text.strip_prefix(PEM_BEGIN)?.strip_prefix(label)?.strip_prefix(PEM_DASHES)?;
     let body = rest.strip_suffix(PEM_DASHES)?.strip_suffix(label)?.strip_suffix(PEM_END)?;

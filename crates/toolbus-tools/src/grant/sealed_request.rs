@@ -9,12 +9,11 @@ use super::Claims;
 use super::shared_key::GrantKey;
 use crate::id::ToolId;
 
-/// What these MACs and signatures are for, so that the keys can be mistaken for no other use of
-/// them.
+/// Domain of these MACs and signatures, so that none of them is valid for another use of the keys.
 const DOMAIN: &str = "toolbus-grant";
-/// The version of a grant by the shared key. It leads the header and is sealed.
+/// Version of a grant by the shared key. It is the first part of the header and is sealed.
 pub(super) const SHARED_VERSION: &str = "1";
-/// The version of a signed grant. It leads the header and is sealed.
+/// Version of a signed grant. It is the first part of the header and is sealed.
 pub(super) const SIGNED_VERSION: &str = "2";
 
 /// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and
@@ -57,15 +56,15 @@ impl<'a> SealedRequest<'a> {
         mac
     }
 
-    /// The bytes that are signed for it and these claims, with the key of this id.
+    /// Returns the bytes to sign for this request and these claims, with the key of this id.
     pub(super) fn signed_bytes(&self, key_id: &str, claims: &Claims) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.write_parts(&[SIGNED_VERSION, key_id], claims, |part| bytes.extend_from_slice(part));
         bytes
     }
 
-    /// Hands over every part, behind the domain and `scheme`: the version of the grant, and what
-    /// else tells its kind from others.
+    /// Writes every part, after the domain and `scheme`: the version of the grant, and any other
+    /// parts that distinguish its kind.
     fn write_parts(&self, scheme: &[&str], claims: &Claims, mut write: impl FnMut(&[u8])) {
         let Self { topic, envelope, subject, body_digest } = self;
         let mut add = |part: &[u8]| {

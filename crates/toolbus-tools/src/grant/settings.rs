@@ -16,23 +16,23 @@ use super::signer::GrantSigner;
 const SECTION: &str = "grants";
 /// Longest key that is taken out of a file, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
-/// Longest list of public keys that is taken out of a file, in bytes.
+/// Maximum size of a file of public keys, in bytes.
 const PUBLIC_KEYS_BYTES_MAX: usize = 64 * 1024;
 
-/// Grants for workers, made by an agent for every request that has passed its gates. Without a key,
-/// requests carry none.
+/// Grants for workers. An agent adds one to every request that has passed its gates. Without a key,
+/// requests carry no grants.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrantSettings {
-    /// The file of the key that grants are signed with, as `agent-host grants new-key` makes it;
-    /// also an Ed25519 key in PKCS#8 PEM. Only its owner may read it. Workers have the public half,
-    /// which cannot sign. It is read at the start.
+    /// File of the key that signs grants, as `agent-host grants new-key` writes it, or an Ed25519
+    /// key in PKCS#8 PEM. Only its owner may have access to it. Workers have the public half, which
+    /// cannot sign. Read at startup.
     pub signing_key_file: Option<PathBuf>,
-    /// The key that agents and workers share, at least 32 random bytes as text, such as
-    /// `openssl rand -hex 32` prints. With `signing_key_file` too, requests carry both kinds of
-    /// grants, for workers that do not know signed ones.
+    /// Key that agents and workers share: at least 32 random bytes as text, such as the output of
+    /// `openssl rand -hex 32`. If `signing_key_file` is set too, requests carry both kinds of
+    /// grants, for workers that do not support signed grants.
     pub key: Option<Secret>,
-    /// The file that the shared key is in, instead. It is read at the start.
+    /// File of the shared key, as an alternative to `key`. Read at startup.
     pub key_file: Option<PathBuf>,
 }
 
@@ -44,20 +44,20 @@ pub struct GrantCheckSettings {
     /// and without this, a request with a grant that is not valid is refused, and one without any
     /// is taken.
     pub required: bool,
-    /// The file of the agents' public keys, one on each line, as `agent-host grants new-key` and
-    /// `agent-host grants public-key` print them; at most 256. It is read at the start.
+    /// File of the agents' public keys, one on each line, as `agent-host grants new-key` and
+    /// `agent-host grants public-key` print them; at most 256. Read at startup.
     pub public_keys_file: Option<PathBuf>,
-    /// Accepts grants made with the shared key beside signed ones. Set it to `false` once every
+    /// Accept grants by the shared key in addition to signed ones. Set it to `false` once every
     /// agent signs: a worker that has the shared key can make such grants itself.
     pub accept_shared_key: bool,
-    /// The key that agents and workers share, the same as the agents'. Without it and
-    /// `public_keys_file`, grants are not looked at.
+    /// Key that agents and workers share, the same as the agents' `key`. Without it and
+    /// `public_keys_file`, grants are not checked.
     pub key: Option<Secret>,
-    /// The file that the shared key is in, instead. It is read at the start.
+    /// File of the shared key, as an alternative to `key`. Read at startup.
     pub key_file: Option<PathBuf>,
-    /// The shared key before this one, whose grants count too: set it while agents get the new one.
+    /// Previous shared key, whose grants count too. Set it while agents switch to the new key.
     pub previous_key: Option<Secret>,
-    /// The file that the shared key before this one is in, instead.
+    /// File of the previous shared key, as an alternative to `previous_key`.
     pub previous_key_file: Option<PathBuf>,
 }
 
@@ -88,12 +88,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Its file holds something else.
+    /// The file does not contain a usable key.
     #[error("the key of grants in {} cannot be used", file.display())]
     Key {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Why.
+        /// Cause of the error.
         #[source]
         source: KeyError,
     },
@@ -111,16 +111,16 @@ impl GrantSettings {
         check_key("key", self.key.as_ref(), self.key_file.as_deref(), mistakes);
     }
 
-    /// Returns true when a key is set, so that requests carry a grant.
+    /// Returns true if a key is set, so that requests carry a grant.
     #[must_use]
     pub fn has_key(&self) -> bool {
         self.signing_key_file.is_some() || self.key.is_some() || self.key_file.is_some()
     }
 
-    /// The signer with the keys of these settings, where there is one.
+    /// Returns a signer with the keys of these settings, or `None` if there is none.
     ///
     /// # Errors
-    /// When a key cannot be read or used; when others may read the file of the signing key.
+    /// If a key cannot be read or used, or others can access the file of the signing key.
     pub fn load_signer(&self) -> Result<Option<GrantSigner>, Error> {
         let shared = load_key(self.key.as_ref(), self.key_file.as_deref())?;
         let signing = self.signing_key_file.as_deref().map(load_signing_key).transpose()?;
@@ -155,7 +155,7 @@ impl GrantCheckSettings {
     /// The check that these settings ask for. `worker` is what callers are told who refuses.
     ///
     /// # Errors
-    /// When a key cannot be read or used; when grants are required and there is no key.
+    /// If a key cannot be read or used, or grants are required and there is no key.
     pub fn load_check(&self, worker: &'static str) -> Result<GrantCheck, Error> {
         let keys = self.load_keys()?;
         if keys.is_empty() {
@@ -220,10 +220,10 @@ fn load_key(key: Option<&Secret>, file: Option<&Path>) -> Result<Option<GrantKey
     Ok(Some(GrantKey::new(trim_key(text.expose()))?))
 }
 
-/// Reads the signing key of a file that only its owner may read.
+/// Reads a signing key from a file that only its owner can access.
 ///
 /// # Errors
-/// When it cannot be read, others may read it, or it holds something else.
+/// If the file cannot be read, others can access it, or it does not contain a signing key.
 pub fn load_signing_key(file: &Path) -> Result<GrantSigningKey, Error> {
     let read = read_private_file(file, KEY_BYTES_MAX);
     let text = read.map_err(|source| Error::File { file: file.to_owned(), source })?;

@@ -1,4 +1,4 @@
-//! The key that agents and workers share: either of them can make a grant with it.
+//! The key that agents and workers share. Both can make grants with it.
 
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
@@ -6,7 +6,8 @@ use sha2::Sha256;
 /// Shortest key, in bytes: as many as a MAC has.
 pub const KEY_BYTES_MIN: usize = 32;
 
-/// A key of grants that agents and workers share. It is never printed: there is no `Debug` for it.
+/// A key of grants that agents and workers share. It is never logged or displayed, and has no
+/// `Debug`.
 #[derive(Clone)]
 pub struct GrantKey(Hmac<Sha256>);
 

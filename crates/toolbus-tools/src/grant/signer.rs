@@ -1,4 +1,4 @@
-//! An agent's keys: what its requests are sealed with.
+//! The keys with which an agent seals its requests.
 
 use toolbus_wire::header;
 
@@ -8,8 +8,8 @@ use super::key_pair::GrantSigningKey;
 use super::sealed_request::SealedRequest;
 use super::shared_key::GrantKey;
 
-/// The keys that an agent makes grants with. With both, its requests carry one grant of each: older
-/// workers know the shared key alone.
+/// The keys with which an agent makes grants. With both keys, its requests carry one grant of each
+/// kind, because older workers know only the shared key.
 #[derive(Clone)]
 pub struct GrantSigner {
     shared: Option<GrantKey>,
@@ -17,14 +17,14 @@ pub struct GrantSigner {
 }
 
 impl GrantSigner {
-    /// A signer with these keys. `None` without any.
+    /// Creates a signer with these keys. `None` if both are missing.
     #[must_use]
     pub fn new(shared: Option<GrantKey>, signing: Option<GrantSigningKey>) -> Option<Self> {
         let has_key = shared.is_some() || signing.is_some();
         has_key.then_some(Self { shared, signing })
     }
 
-    /// The headers that seal a request, each with its value.
+    /// Returns the headers that seal a request, with their values.
     pub(super) fn seal(
         &self,
         request: &SealedRequest<'_>,

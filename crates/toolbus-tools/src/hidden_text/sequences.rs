@@ -1,9 +1,9 @@
-//! Control sequences: what a terminal obeys instead of showing it.
+//! Control sequences, which a terminal executes instead of displaying.
 
 use std::borrow::Cow;
 
-/// Returns the text without control sequences of terminals. A sequence that does not end is shown
-/// without its introducer, so that nothing can be hidden behind it.
+/// Removes control sequences of terminals from a text. An unterminated sequence loses only its
+/// introducer, so that it cannot hide the text that follows.
 #[must_use]
 pub fn without_control_sequences(text: &str) -> Cow<'_, str> {
     let Some(begin) = text.find(is_introducer) else { return Cow::Borrowed(text) };
@@ -32,13 +32,14 @@ fn is_introducer(c: char) -> bool {
     matches!(c, '\x1b' | '\u{9b}' | '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}')
 }
 
-/// Returns the text behind an escape sequence whose first character, the escape, was read.
+/// Returns the text after an escape sequence, whose escape character was already read.
 fn skip_escape<'a>(text: &'a str, strings: &mut StringSkipper) -> &'a str {
     let mut chars = text.chars();
     match chars.next() {
         Some('[') => skip_csi(chars.as_str()),
         Some(']' | 'P' | 'X' | '^' | '_') => strings.skip(chars.as_str()),
-        // Others have intermediate characters and one that is final, such as a character set's.
+        // Other sequences have intermediate characters and a final one, such as the choice of a
+        // character set.
         Some(' '..='/') => {
             let rest = chars.as_str().trim_start_matches(|c| matches!(c, ' '..='/'));
             rest.strip_prefix(|c| matches!(c, '0'..='~')).unwrap_or(rest)
@@ -48,28 +49,30 @@ fn skip_escape<'a>(text: &'a str, strings: &mut StringSkipper) -> &'a str {
     }
 }
 
-/// Returns the text behind a control sequence: parameters, intermediate characters, a final one.
+/// Returns the text after a control sequence: parameters, intermediate characters, a final
+/// character.
 fn skip_csi(text: &str) -> &str {
     let rest = text.trim_start_matches(|c| matches!(c, ' '..='?'));
     match rest.strip_prefix(|c| matches!(c, '@'..='~')) {
         Some(rest) => rest,
-        // It is cut off or none: its text is shown, so that nothing can be hidden this way.
+        // The sequence is incomplete or invalid. Its text is displayed, so that it cannot hide
+        // anything.
         None => text,
     }
 }
 
-/// Skips strings for the terminal, such as its title. Each place of a text is searched once for
-/// their ends, however many begin before it.
+/// Skips terminal strings, such as the window title. Searches each part of a text once for their
+/// ends, no matter how many strings begin before it.
 #[derive(Default)]
 struct StringSkipper {
-    /// Length of the text that is left at the end of a line in whose rest no string ends.
+    /// Length of the text that remains after a line in which no string ends.
     left_behind: Option<usize>,
 }
 
 impl StringSkipper {
-    /// Returns the text behind a string. It ends with a bell or a string terminator; one that does
-    /// not end within its line is shown. Texts have to be given in order, each a later part of the
-    /// first.
+    /// Returns the text after a string. A string ends with a bell or a string terminator; a string
+    /// that does not end on its line is displayed. Calls must pass texts in order, each a later
+    /// part of the first.
     fn skip<'a>(&mut self, text: &'a str) -> &'a str {
         if self.left_behind.is_some_and(|left| text.len() >= left) {
             return text;

@@ -84,7 +84,7 @@ impl InvokerBuilder {
         self
     }
 
-    /// Seals what leaves for workers with the keys of this signer, so that they can demand it.
+    /// Seals requests to workers with the keys of this signer, so that workers can require grants.
     #[must_use]
     pub fn grants(self, signer: impl Into<GrantSigner>) -> Self {
         Self { grant_signer: Some(signer.into()), ..self }

@@ -107,8 +107,8 @@ async fn a_tool_has_its_credentials_and_nothing_that_comes_back_does() {
     }
 }
 
-/// A later key of a name has neither what was set for the key before nor what was set for the name
-/// when there were no ids.
+/// A later key with the same name gets neither the credentials of the previous key nor those that
+/// were set for the name before owners had ids.
 #[tokio::test]
 async fn credentials_belong_to_an_owner_and_not_to_a_name() {
     let of_key = |id: Option<&str>| {

@@ -104,8 +104,8 @@ pub struct McpServerSummary {
     /// Digest of each tool, by the tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_fingerprints: Option<BTreeMap<String, String>>,
-    /// Toolbus extension: the operator has added it. Without this an agent has, or the bridge does
-    /// not say, and that its tools are read-only is not taken on their word.
+    /// Toolbus extension: the operator added the server. If false, an agent added it or the bridge
+    /// does not say, and its tools do not count as read-only.
     #[serde(
         default,
         deserialize_with = "field::or_default",
@@ -118,7 +118,7 @@ pub struct McpServerSummary {
     /// Toolbus extension: the tools that say of themselves that running them twice is as once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_tools: Option<Vec<String>>,
-    /// Toolbus extension: the tools that say of themselves that they delete or overwrite.
+    /// Toolbus extension: the tools that declare that they delete or overwrite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive_tools: Option<Vec<String>>,
     /// Version that it tells.

@@ -1,4 +1,4 @@
-//! The earlier commit: its sources and programs, in the user's cache folder.
+//! The sources and programs of the earlier commit, in the user's cache folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use anyhow::{Context as _, ensure};
 use crate::clean;
 use crate::workspace;
 
-/// The commit that fleets are upgraded from.
+/// Commit from which fleets are upgraded.
 const COMMIT: &str = "34f55748a90b2e6e2b5462b4c7d215e2071429d2";
-/// The tag of its images.
+/// Tag of its images.
 const TAG: &str = "earlier-34f5574";
-/// Its programs, each of the package of its name.
+/// Programs of the commit. Each has the name of its package.
 const PROGRAMS: [&str; 4] = ["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
 
 /// The sources and programs of the commit.
@@ -23,7 +23,7 @@ pub(super) struct EarlierCommit {
 }
 
 impl EarlierCommit {
-    /// Takes the sources out of this clone and builds the programs, unless that was done before.
+    /// Exports the sources from this clone and builds the programs, unless both exist.
     pub(super) fn build() -> anyhow::Result<Self> {
         let cache = clean::cache_folder().context("neither XDG_CACHE_HOME nor HOME is set")?;
         let folder = cache.join(clean::EARLIER_FOLDER).join(&COMMIT[..12]);
@@ -39,8 +39,8 @@ impl EarlierCommit {
         Ok(earlier)
     }
 
-    /// Builds as the workspace does for tests. Nothing is downloaded: both commits have mostly the
-    /// same dependencies.
+    /// Builds with the test settings of the workspace. Downloads nothing: the two commits share
+    /// most dependencies.
     fn compile(&self, target: &Path) -> anyhow::Result<()> {
         let mut build = workspace::cargo_command(&["build", "--locked", "--offline"]);
         for program in PROGRAMS {
@@ -68,7 +68,7 @@ impl EarlierCommit {
         TAG
     }
 
-    /// The variables by which tests find them.
+    /// Returns the variables with which tests find them.
     pub(super) fn environment(&self) -> Vec<(String, String)> {
         let own = |name: &str, value: String| (name.to_owned(), value);
         vec![
@@ -79,7 +79,7 @@ impl EarlierCommit {
     }
 }
 
-/// Writes the files of the commit to `source`, all of them or none.
+/// Writes all files of the commit to `source`, or none.
 fn export(folder: &Path, source: &Path) -> anyhow::Result<()> {
     let mut look = git(&["cat-file", "-e", &format!("{COMMIT}^{{commit}}")]);
     let has_commit = look.output().context("starting git")?.status.success();

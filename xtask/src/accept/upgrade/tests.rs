@@ -17,7 +17,7 @@ fn a_row_has_the_sum_of_its_scenario_or_dashes() {
     );
 }
 
-/// A name that a test does not have would select no test.
+/// A name without a test would select no test.
 #[test]
 fn scenarios_are_tests() {
     let tests = workspace::root().join("crates/e2e/tests");

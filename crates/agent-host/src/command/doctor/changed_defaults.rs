@@ -1,5 +1,5 @@
-//! Defaults that have changed since earlier programs: `doctor` notes those that affect this
-//! configuration. docs/operations.md lists all of them.
+//! Defaults that differ from those of earlier programs. `doctor` notes the ones that affect this
+//! configuration; docs/operations.md lists all of them.
 
 use std::env;
 
@@ -11,13 +11,13 @@ use toolbus_runtime::http::visitors;
 use crate::agent_settings::AgentSettings;
 use crate::settings::Settings;
 
-/// The day from which addresses need tokens and personal tools are local.
+/// Date since which addresses need tokens and personal tools are local.
 const TOKENS_SINCE: &str = "2026-11-28";
-/// Principals of tools that are there for local people alone.
+/// Principals of tools that only local users can call.
 const LOCAL_ALONE: [&str; 1] = ["local:*"];
-/// Names of this machine.
+/// Host names of this machine.
 const LOCAL_NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
-/// The key of `anthropic_usage` where none is set.
+/// Default name of the key of `anthropic_usage`.
 const ADMIN_KEY: &str = "ANTHROPIC_ADMIN_API_KEY";
 
 /// A configuration that a change may affect.
@@ -27,13 +27,13 @@ struct Configuration<'a> {
     servers: &'a [Entry],
 }
 
-/// A changed default, and which configurations it affects.
+/// A changed default, and a predicate for the configurations that it affects.
 struct Row {
     default: ChangedDefault,
     affects: fn(&Configuration<'_>) -> bool,
 }
 
-/// Every changed default, in the order of docs/operations.md.
+/// All changed defaults, in the order of docs/operations.md.
 const TABLE: &[Row] = &[
     Row {
         default: ChangedDefault {

@@ -1,9 +1,9 @@
-//! The check of the policy: which preset is active.
+//! The check of the policy.
 
 use toolbus_config::Finding;
 use toolbus_policy::PolicySettings;
 
-/// Says which preset is active, and how many rules the operator has written before it.
+/// Reports the active preset and the number of rules that the operator has added.
 pub(super) fn describe(policy: &PolicySettings) -> Finding {
     let preset = policy
         .preset

@@ -1,4 +1,4 @@
-//! Files with signing keys, and what is printed of them.
+//! Signing key files, and the output about them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,13 +1,13 @@
-//! A client of the interface over HTTP of a host, of whichever commit that is.
+//! A client of the HTTP API of a host of either commit.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
 use toolbus_testkit::process::Service;
 
-/// The token of the client that gives out keys.
+/// Token of the client that issues keys.
 pub(super) const ADMIN: &str = "c4nary-of-an-admin";
 
-/// The part of the settings that serves the interface, and a plan that limits nothing.
+/// Settings that serve the API, with an unlimited plan.
 pub(super) const SETTINGS: &str = r#"
 [discovery]
 enabled = true
@@ -27,7 +27,6 @@ jobs_max = 2
 open_jobs_max = 1000
 "#;
 
-/// The client.
 #[derive(Debug, Clone)]
 pub(super) struct Api {
     client: reqwest::Client,
@@ -42,7 +41,7 @@ impl Api {
         Self { client: toolbus_testkit::http_client_builder().build().unwrap(), base }
     }
 
-    /// Gives out a key that may call tools.
+    /// Issues a key that can call tools.
     pub(super) async fn new_key(&self, name: &str) -> String {
         let body = json!({"name": name, "kind": "test", "role": "executor"});
         let request = self.client.post(format!("{}/keys", self.base)).bearer_auth(ADMIN);
@@ -51,8 +50,8 @@ impl Api {
         made["data"]["key"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned()
     }
 
-    /// Submits a job with an effect that takes so long. Returns its id. An error is that it was not
-    /// acknowledged.
+    /// Submits a job whose effect takes this long, and returns its id. Returns an error if the host
+    /// did not acknowledge the job.
     pub(super) async fn submit(&self, token: &str, call: &str, ms: u64) -> anyhow::Result<String> {
         let params = json!({"call": call, "ms": ms});
         let body = json!({"tool_name": "ledger/effect", "params": params, "timeout": 300_000});
@@ -64,7 +63,7 @@ impl Api {
         Ok(answer["data"]["job_id"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The state of a job that this client owns.
+    /// Returns the state of a job that this client owns.
     pub(super) async fn state_of(&self, token: &str, job: &str) -> anyhow::Result<String> {
         let request = self.client.get(format!("{}/jobs/{job}", self.base)).bearer_auth(token);
         let response = request.send().await?;

@@ -15,7 +15,7 @@ use toolbus_store::sqlx::{self, AnyConnection, Connection as _};
 
 use super::tally::{Effect, Ended, Told, count_effects};
 
-/// The ledgers of one fleet: a file that an MCP server writes, and what scripts tell.
+/// The ledgers of one fleet: the file that an MCP server writes, and the lines that scripts send.
 #[derive(Debug)]
 pub(super) struct Ledger {
     folder: TempDir,
@@ -29,35 +29,35 @@ impl Ledger {
         Self { folder, scripts: Arc::default(), next: AtomicU64::new(0) }
     }
 
-    /// The number of a new call.
+    /// Returns the number of a new call.
     pub(super) fn next_call(&self, kind: &str) -> String {
         format!("{kind}-{}", self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The entry of the server in an `mcp.json`.
+    /// Returns the entry of the server in an `mcp.json`.
     pub(super) fn server(&self) -> Value {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/earlier/ledger.py");
         json!({"command": "python3", "args": [script, self.folder.path()]})
     }
 
-    /// A file in the folder of the ledger.
+    /// Returns the path of a file in the folder of the ledger.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Every effect that has begun, by its number.
+    /// Returns every effect that has started, by its number.
     pub(super) fn effects(&self) -> BTreeMap<String, Effect> {
         let written = std::fs::read_to_string(self.file("ledger")).unwrap_or_default();
         let told = self.scripts.lock().clone();
         count_effects(written.lines().chain(told.iter().map(String::as_str)))
     }
 
-    /// The effect of a call.
+    /// Returns the effect of a call.
     pub(super) fn effect(&self, call: &str) -> Effect {
         self.effects().get(call).copied().unwrap_or_default()
     }
 
-    /// Takes what scripts tell, until it is dropped.
+    /// Receives lines from scripts until it is dropped.
     pub(super) async fn hear_scripts(&self, listener: UnixListener) {
         let mut connections = JoinSet::new();
         loop {
@@ -67,7 +67,7 @@ impl Ledger {
     }
 }
 
-/// A script that is killed ends its connection in the middle.
+/// Reads the lines of one script. A killed script ends its connection in the middle of a line.
 async fn hear_script(mut stream: UnixStream, told: Arc<Mutex<Vec<String>>>) {
     let (read, mut write) = stream.split();
     let mut lines = BufReader::new(read).lines();
@@ -80,7 +80,7 @@ async fn hear_script(mut stream: UnixStream, told: Arc<Mutex<Vec<String>>>) {
     }
 }
 
-/// A job as the store has it.
+/// A row of a job in the store.
 #[derive(Debug, Clone)]
 pub(super) struct StoredJob {
     pub(super) id: String,
@@ -89,7 +89,7 @@ pub(super) struct StoredJob {
     pub(super) ended_ms: Option<i64>,
 }
 
-/// The jobs of a store, `sqlite:PATH` or `postgres://…`, whatever program has it open.
+/// Returns the jobs of a store, `sqlite:PATH` or `postgres://…`, which a program may have open.
 pub(super) async fn stored_jobs(store: &str) -> anyhow::Result<Vec<StoredJob>> {
     sqlx::any::install_default_drivers();
     let mut connection = AnyConnection::connect(store).await?;
@@ -108,7 +108,7 @@ pub(super) async fn stored_jobs(store: &str) -> anyhow::Result<Vec<StoredJob>> {
 }
 
 impl StoredJob {
-    /// What its client was told, once it has ended. `None`: it has not.
+    /// Returns the result that the client received. `None`: the job has not ended.
     pub(super) fn into_ended(self, call: &str) -> Option<Ended> {
         let told = if self.state == "completed" { Told::Done } else { Told::Unknown };
         let span_ms = (self.created_ms, self.ended_ms?);

@@ -1,5 +1,5 @@
-//! A state folder that programs of both commits take over from each other, stopped and killed with
-//! calls in flight. The whole fleet runs in one process.
+//! A state folder that programs of both commits use in turn. Each is stopped or killed with calls
+//! in flight. The whole fleet runs in one process.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::{Ending, Version};
 use crate::agent::answer;
 use crate::support::{LIMIT, start};
 
-/// Who serves the folder, one after the other, and how each ends. The last one stays.
+/// The hosts of the folder in order, with the way each ends. The last one stays.
 const TURNS: [(Version, Ending); 6] = [
     (Version::Earlier, Ending::Stop),
     (Version::Current, Ending::Kill),
@@ -28,30 +28,30 @@ const TURNS: [(Version, Ending); 6] = [
     (Version::Current, Ending::Stop),
 ];
 
-/// What the model is told to schedule a task.
+/// Prompt that has the model schedule a task.
 const SCHEDULE: &str = "Tick every two seconds";
-/// Large enough to be kept apart.
+/// A program whose output is large enough to be stored as an artifact.
 const LINES: &str = "for n in range(10000): print('line', n)";
-/// Time of an effect that is still under way when its host ends, in milliseconds.
+/// Time of an effect that is still in flight when its host ends, in milliseconds.
 const LONG_MS: u64 = 300_000;
 const QUICK_MS: u64 = 50;
 
-/// A job that was acknowledged.
+/// An acknowledged job.
 struct Submitted {
     job: String,
     call: String,
-    /// It waits in the queue when its host ends, or has ended before.
+    /// The job is in the queue when its host ends, or has ended before.
     is_quick: bool,
 }
 
-/// A call that waits for an approval, in a process of its own that outlives its host.
+/// A call that waits for an approval, in a separate process that outlives its host.
 struct Waiting {
     process: Process,
     call: String,
     _folder: TempDir,
 }
 
-/// The folder, and what has to be found there by every later program.
+/// The folder, and the state that every later program must find in it.
 struct StateFolder {
     folder: TempDir,
     ledger: Ledger,
@@ -59,7 +59,7 @@ struct StateFolder {
     key: String,
     jobs: Vec<Submitted>,
     waiting: Option<Waiting>,
-    /// When hosts ended, with what was in flight.
+    /// Times at which hosts ended with calls in flight.
     ends_ms: Vec<(i64, i64)>,
     turns: usize,
     artifacts: Vec<String>,
@@ -135,7 +135,7 @@ impl StateFolder {
         launch.env("XDG_STATE_HOME", self.path("state")).env("XDG_DATA_HOME", self.path("data"))
     }
 
-    /// Runs a command that goes well, and returns what it prints.
+    /// Runs a command that must succeed, and returns its output.
     async fn run(&self, version: Version, arguments: &[&str], input: &str) -> String {
         let launch = self.launch(version, arguments).stdin(input);
         let finished = launch.run(LIMIT).await.unwrap();
@@ -143,7 +143,7 @@ impl StateFolder {
         finished.stdout
     }
 
-    /// One program has its turn: it finds what others have left, leaves more, and ends with calls
+    /// Runs one host: it checks the state that earlier hosts left, adds more, and ends with calls
     /// in flight.
     async fn serve(&mut self, version: Version, ending: Ending) {
         let mut service = start(self.launch(version, &["serve"])).await;
@@ -170,12 +170,12 @@ impl StateFolder {
             }
             Ending::Kill => service.process().kill(),
         }
-        // What takes longer than the grace is cut off as by a kill.
+        // A call that takes longer than the grace period is cut off as by a kill.
         self.ends_ms.push((from, now_ms()));
         self.turns += 1;
     }
 
-    /// Everything that earlier turns have left is there.
+    /// Checks that the state of all earlier hosts is there.
     async fn check(&self, version: Version, api: &Api) {
         let sessions = self.run(version, &["sessions", "--json"], "").await;
         let secrets = self.run(version, &["vault", "list", "--json"], "").await;
@@ -198,7 +198,8 @@ impl StateFolder {
         self.check_jobs(api).await;
     }
 
-    /// Jobs that waited when their host ended are run by this one, and their owners see them.
+    /// Checks that this host ran the jobs that were queued when their host ended, and that their
+    /// owners see them.
     async fn check_jobs(&self, api: &Api) {
         for (number, Submitted { job, is_quick, .. }) in self.jobs.iter().enumerate() {
             let token = self.token_of(number);
@@ -212,12 +213,12 @@ impl StateFolder {
         }
     }
 
-    /// Jobs are those of a key and of a client with a token, by turns.
+    /// Returns the token of a job's owner: alternately a key and a client with a token.
     fn token_of(&self, number: usize) -> &str {
         if number.is_multiple_of(2) { &self.key } else { api::ADMIN }
     }
 
-    /// Leaves a session, a memory, an artifact and a credential.
+    /// Adds a session, a memory, an artifact and a credential.
     async fn add(&mut self, version: Version) {
         let turn = self.turns;
         self.run(version, &["ask", &format!("Turn {turn} begins")], "").await;
@@ -235,7 +236,8 @@ impl StateFolder {
         assert_eq!(self.artifacts.len(), turn + 1, "{listed}");
     }
 
-    /// Two jobs run, three wait behind them, and a call in a process of its own waits for a person.
+    /// Starts two jobs, queues three behind them, and starts a call in a separate process that
+    /// waits for an approval.
     async fn put_in_flight(&mut self, version: Version, api: &Api) {
         for ms in [LONG_MS, LONG_MS] {
             let call = self.submit(api, ms).await;
@@ -267,7 +269,7 @@ impl StateFolder {
         call
     }
 
-    /// The id of the call that waits for an approval.
+    /// Returns the id of the call that waits for an approval.
     async fn pending_approval(&self, version: Version) -> String {
         eventually(LIMIT, async || {
             let listed = self.run(version, &["approvals", "list", "--json"], "").await;
@@ -277,7 +279,7 @@ impl StateFolder {
         .await
     }
 
-    /// A call of a program of the other commit is approved by one of this.
+    /// Approves a call that a program of the other commit made.
     async fn approve_waiting(&mut self, version: Version) {
         let Some(mut waiting) = self.waiting.take() else { return };
         assert_eq!(self.ledger.effect(&waiting.call), Effect::default());
@@ -298,7 +300,7 @@ async fn a_state_folder_goes_to_the_next_program_and_back() {
         Box::pin(state.serve(version, ending)).await;
     }
 
-    // One more of the last commit finds all of it.
+    // A final host of the last commit finds all of the state.
     let (version, _) = TURNS[TURNS.len() - 1];
     let mut service = start(state.launch(version, &["serve"])).await;
     let api = Api::of(&service).await;

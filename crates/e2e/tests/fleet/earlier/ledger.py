@@ -1,4 +1,4 @@
-"""An MCP server over stdio whose tools leave each start and each end in a ledger.
+"""An MCP server over stdio whose tools write each start and each end to a ledger.
 
 usage: ledger.py FOLDER
 
@@ -70,5 +70,5 @@ for line in sys.stdin:
     request = json.loads(line)
     if "id" in request and "method" in request:
         threading.Thread(target=serve, args=(request,), daemon=True).start()
-# The end of the input ends a call that is under way, too.
+# The end of the input also ends calls in flight.
 os._exit(0)

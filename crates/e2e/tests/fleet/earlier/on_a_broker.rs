@@ -1,6 +1,6 @@
-//! A fleet on RabbitMQ, as compose runs it: two hosts at one PostgreSQL, a bridge and a manager of
-//! scripts. Each is replaced by the program of the other commit, one after the other, until all are
-//! new, and back, while callers of both commits make calls.
+//! A fleet on RabbitMQ, as in the compose file: two hosts with one PostgreSQL, a bridge and a
+//! scripts manager. The test replaces them one by one with programs of the other commit, until all
+//! are new, and back, while callers of both commits make calls.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,11 +22,11 @@ use super::{Ending, Version};
 use crate::support::{LIMIT, start};
 
 const KEY: &str = "5b2f8c0e7d914a36b8e2f1c05d7a9e43";
-/// Calls that end between two replacements.
+/// Number of calls that end between two replacements.
 const CALLS_BETWEEN: u64 = 12;
-/// How long an effect takes, in milliseconds: it is under way when its worker is replaced.
+/// Duration of an effect in milliseconds, so that it is in flight when its worker is replaced.
 const EFFECT_MS: u64 = 400;
-/// Lanes of each kind, each with one call at a time.
+/// Number of lanes of each kind, each with one call at a time.
 const LANES: usize = 2;
 
 /// A place in the fleet.
@@ -42,7 +42,7 @@ use Ending::{Kill, Stop};
 use Place::{Bridge, FirstHost, Manager, SecondHost};
 use Version::{Current, Earlier};
 
-/// What is replaced, one after the other. At first all are of the earlier commit.
+/// The replacements, in order. All programs start at the earlier commit.
 const REPLACEMENTS: [(Place, Version, Ending); 16] = [
     // New workers, old hosts.
     (Bridge, Current, Stop),
@@ -68,7 +68,7 @@ const REPLACEMENTS: [(Place, Version, Ending); 16] = [
     (FirstHost, Earlier, Kill),
 ];
 
-/// What a fleet is made of, whoever is in which place.
+/// The resources of a fleet, independent of the programs in its places.
 struct Parts {
     bus: String,
     store: String,
@@ -97,7 +97,7 @@ impl Parts {
         Self { bus, store, folder, ledger, python, grant_key }
     }
 
-    /// An agent of a commit, with the key of grants where there is one.
+    /// Returns the launch of an agent of a commit, with the key of grants if the fleet has one.
     fn agent(&self, version: Version, arguments: &[&str]) -> Launch {
         let settings = self.folder.path().join("toolbus.toml");
         let launch = version.launch("agent-host").arg("--config").arg(settings);
@@ -133,19 +133,19 @@ impl Parts {
     }
 }
 
-/// A job that was acknowledged.
+/// An acknowledged job.
 struct Submitted {
     job: String,
     call: String,
 }
 
-/// A fleet, and what its callers know.
+/// A fleet, and the calls as its callers saw them.
 struct Fleet {
     parts: Parts,
-    /// Where each host answers now.
+    /// The current address of each host.
     apis: [Mutex<Api>; 2],
     is_over: AtomicBool,
-    /// Calls that have ended, and jobs that were acknowledged.
+    /// Ended calls, and acknowledged jobs.
     ended: Mutex<Vec<Ended>>,
     jobs: Mutex<Vec<Submitted>>,
     count: AtomicU64,
@@ -153,7 +153,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Makes calls of one tool, by programs of both commits in turn, until it is over.
+    /// Calls one tool by programs of both commits in turn, until the test ends.
     async fn call_by_commands(&self, tool: &str) {
         let mut version = Earlier;
         while !self.is_over.load(Ordering::Relaxed) {
@@ -181,8 +181,8 @@ impl Fleet {
         }
     }
 
-    /// Submits jobs to both hosts in turn, until it is over. A host that is being replaced may not
-    /// acknowledge one.
+    /// Submits jobs to both hosts in turn, until the test ends. A host that is being replaced may
+    /// not acknowledge a job.
     async fn submit_jobs(&self) {
         let mut number = 0;
         while !self.is_over.load(Ordering::Relaxed) {
@@ -197,7 +197,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until a job has ended, whichever host has it.
+    /// Waits until a job has ended on any host.
     async fn wait_for_job(&self, job: &str) {
         eventually(LIMIT, async || {
             let stored = stored_jobs(&self.parts.store).await?;
@@ -208,7 +208,7 @@ impl Fleet {
         .await;
     }
 
-    /// Waits until so many more calls have ended.
+    /// Waits until this many more calls have ended.
     async fn calls(&self, more: u64) {
         let target = self.count.load(Ordering::Relaxed) + more;
         eventually(LIMIT, async || {
@@ -219,8 +219,7 @@ impl Fleet {
         .await;
     }
 
-    /// Replaces the fleet's programs, one after the other. The next is ready before the last one
-    /// ends.
+    /// Replaces the fleet's programs one by one. Each new program is ready before the old one ends.
     async fn replace_all(&self, mut services: Vec<(Place, Service)>) {
         self.calls(CALLS_BETWEEN).await;
         for (place, version, ending) in REPLACEMENTS {
@@ -248,7 +247,7 @@ impl Fleet {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Calls as all callers know them.
+    /// Returns all calls as their callers saw them.
     async fn all_ended(&self) -> Vec<Ended> {
         let mut ended = self.ended.lock().clone();
         let stored = stored_jobs(&self.parts.store).await.unwrap();
@@ -261,7 +260,7 @@ impl Fleet {
     }
 }
 
-/// Replaces every program of a fleet, there and back, with calls in flight.
+/// Replaces every program of a fleet and rolls all of them back, with calls in flight.
 async fn go_there_and_back(name: &str, has_grants: bool) {
     let Some(vhost) = rabbit::vhost().await else { return };
     let Some(store) = postgres::database().await else { return };
@@ -288,7 +287,7 @@ async fn go_there_and_back(name: &str, has_grants: bool) {
     let commands = join_all(tools.into_iter().map(|tool| fleet.call_by_commands(tool)));
     let jobs = join_all((0..LANES).map(|_| fleet.submit_jobs()));
     let run = async { tokio::join!(fleet.replace_all(services), commands, jobs) };
-    // Both arms only wait: what they began ends when they are dropped.
+    // Both arms only wait: the calls that they started end when the futures are dropped.
     tokio::select! {
         () = fleet.parts.ledger.hear_scripts(listener) => unreachable!("it hears for ever"),
         _ = run => {}

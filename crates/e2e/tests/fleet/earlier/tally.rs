@@ -1,4 +1,4 @@
-//! What callers were told of calls, compared with the effects that the calls had.
+//! Compares the results that callers received with the effects of their calls.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,21 +7,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Names the folder that the sums of the tests are written to.
+/// Variable with the folder for the totals of the tests.
 const TALLIES: &str = "TOOLBUS_TEST_EARLIER_TALLIES";
 
-/// How long calls may be refused after a kill, in milliseconds: until the broker has noticed it and
-/// another program has started the servers of the one that was killed.
+/// Time in milliseconds during which calls may fail after a kill: the broker must notice the lost
+/// connection, and another program must start the servers of the killed one.
 const AFTER_KILL_MS: i64 = 15_000;
 
-/// How often an effect began and ended.
+/// Number of times that an effect started and ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Effect {
     pub(super) starts: u64,
     pub(super) ends: u64,
 }
 
-/// Counts the effects of a ledger by their numbers: its lines are `start CALL` and `end CALL`.
+/// Counts the effects in a ledger by number. Its lines are `start CALL` and `end CALL`.
 pub(super) fn count_effects<'a>(
     lines: impl IntoIterator<Item = &'a str>,
 ) -> BTreeMap<String, Effect> {
@@ -37,44 +37,44 @@ pub(super) fn count_effects<'a>(
     effects
 }
 
-/// What a caller was told of a call.
+/// Result of a call as its caller received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
-    /// It went well.
+    /// The call succeeded.
     Done,
-    /// It was not started.
+    /// The call did not start.
     NotStarted,
-    /// It may have happened.
+    /// The call may have run.
     Unknown,
 }
 
-/// A call that has ended, as its caller knows it.
+/// An ended call, as its caller saw it.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
     pub(super) call: String,
     pub(super) told: Told,
-    /// The code or state that it was told with.
+    /// Error code or state in the result.
     pub(super) why: String,
-    /// From when to when its caller waited, in milliseconds since 1970.
+    /// Time span in which the caller waited, in milliseconds since 1970.
     pub(super) span_ms: (i64, i64),
 }
 
-/// The sum of a test, a row of a table.
+/// Totals of a test, which are a row of a table.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     calls: u64,
     done: u64,
     not_started: u64,
     unknown: u64,
-    /// Calls that went well without their effect, and failures while every program was there.
+    /// Successful calls without an effect, and failed calls while every program was up.
     lost: Vec<String>,
-    /// Effects that began more than once, or of calls that were told as not started.
+    /// Effects that started more than once, or whose calls were reported as not started.
     twice: Vec<String>,
 }
 
 impl Tally {
-    /// Compares what callers were told with the effects. Only calls that were open while a program
-    /// was killed or away may fail; `away_ms` are the beginnings and ends of these times.
+    /// Compares results with effects. Only calls that were open while a program was killed or away
+    /// may fail; `away_ms` are the beginnings and ends of these times.
     pub(super) fn of(
         ended: &[Ended],
         effects: &BTreeMap<String, Effect>,
@@ -84,7 +84,7 @@ impl Tally {
         for one in ended {
             let effect = effects.get(&one.call).copied().unwrap_or_default();
             let (from, to) = one.span_ms;
-            // Without an effect, a call may also have met what a kill has left.
+            // A kill may also cause the failure of a later call without an effect.
             let from = if effect.starts == 0 { from - AFTER_KILL_MS } else { from };
             let may_fail = away_ms.iter().any(|(start, end)| from <= *end && *start <= to);
             tally.calls += 1;
@@ -112,7 +112,7 @@ impl Tally {
                 tally.twice.push(describe());
             }
         }
-        // Effects of calls whose callers were told nothing, such as those that were killed.
+        // Effects of calls whose callers received no result, such as killed callers.
         let told: Vec<_> = ended.iter().map(|one| &*one.call).collect();
         let others = effects.iter().filter(|(call, _)| !told.contains(&call.as_str()));
         let twice = others.filter(|(_, effect)| effect.starts > 1);
@@ -120,7 +120,7 @@ impl Tally {
         tally
     }
 
-    /// Writes the sum down, and fails where something was lost or ran twice.
+    /// Writes the totals, and fails if a call was lost or ran twice.
     pub(super) fn check(&self, name: &str) {
         if let Some(folder) = std::env::var_os(TALLIES) {
             let path = Path::new(&folder).join(format!("{name}.json"));
@@ -131,14 +131,14 @@ impl Tally {
     }
 }
 
-/// The time now, in milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(super) fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(now.as_millis()).unwrap()
 }
 
-/// Reads what `agent-host invoke --json` printed of a call whose text is `CALL: done`. Returns what
-/// its caller was told, and why.
+/// Parses the output of `agent-host invoke --json` for a call whose text is `CALL: done`. Returns
+/// the result of the caller and its reason.
 pub(super) fn read_outcome(printed: &str, call: &str) -> (Told, String) {
     let printed: Value = serde_json::from_str(printed).unwrap_or_default();
     if printed["isError"] == false {

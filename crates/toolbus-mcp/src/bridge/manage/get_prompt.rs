@@ -1,7 +1,7 @@
 //! A prompt of a server, filled in.
 
 use toolbus_bus::responder::Context;
-use toolbus_mcp_agent::read_subject;
+use toolbus_mcp_agent::read_id;
 use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{McpGetPromptRequest, McpGetPromptResponse};
 
@@ -11,7 +11,7 @@ impl ManageRequest for McpGetPromptRequest {
     type Response = McpGetPromptResponse;
 
     fn subject(&self) -> Option<ToolId> {
-        Some(read_subject(&self.server_name, "prompts/get").id)
+        Some(read_id(&self.server_name, "prompts/get"))
     }
 
     fn server(&self) -> Option<&str> {

@@ -1,7 +1,7 @@
 //! One page of a server's resources.
 
 use toolbus_bus::responder::Context;
-use toolbus_mcp_agent::read_subject;
+use toolbus_mcp_agent::read_id;
 use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{McpListResourcesRequest, McpListResourcesResponse};
 
@@ -11,7 +11,7 @@ impl ManageRequest for McpListResourcesRequest {
     type Response = McpListResourcesResponse;
 
     fn subject(&self) -> Option<ToolId> {
-        Some(read_subject(&self.server_name, "resources/list").id)
+        Some(read_id(&self.server_name, "resources/list"))
     }
 
     fn server(&self) -> Option<&str> {

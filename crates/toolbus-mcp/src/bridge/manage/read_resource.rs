@@ -1,7 +1,7 @@
 //! The contents of a server's resource.
 
 use toolbus_bus::responder::Context;
-use toolbus_mcp_agent::read_subject;
+use toolbus_mcp_agent::read_id;
 use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{McpReadResourceRequest, McpReadResourceResponse};
 
@@ -11,7 +11,7 @@ impl ManageRequest for McpReadResourceRequest {
     type Response = McpReadResourceResponse;
 
     fn subject(&self) -> Option<ToolId> {
-        Some(read_subject(&self.server_name, "resources/read").id)
+        Some(read_id(&self.server_name, "resources/read"))
     }
 
     fn server(&self) -> Option<&str> {

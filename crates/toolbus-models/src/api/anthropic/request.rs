@@ -72,8 +72,9 @@ pub(crate) fn write_body(from: &AnthropicRequest<'_>) -> serde_json::Result<Vec<
     serde_json::to_vec(&body)
 }
 
-/// The definitions, and the choice between them. The API takes calls of earlier messages only where
-/// there are definitions: a model that is offered nothing gets one that it may not call.
+/// Returns the definitions of tools and the tool choice. The API accepts calls in earlier messages
+/// only beside definitions, so a request without tools gets one definition that the model may not
+/// call.
 fn offered<'a>(
     request: &ModelRequest,
     tools: &'a LoweredTools,

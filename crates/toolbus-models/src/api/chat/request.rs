@@ -17,9 +17,9 @@ use crate::settings::ReasoningEffort;
 const SESSION_ID_CHARS_MAX: usize = 256;
 /// The same of OpenAI.
 const CACHE_KEY_CHARS_MAX: usize = 64;
-/// Families of models that refuse a call without `reasoning_content` while they think.
+/// Families of thinking models that reject a call without `reasoning_content`.
 const THINKING_FAMILIES: [&str; 2] = ["deepseek", "kimi"];
-/// The reasoning of a call that was made for the model.
+/// Reasoning text for a call that was made for the model.
 const NOTICE_THOUGHT: &str = "There is text from outside to read.";
 
 /// What a body is written from.
@@ -155,8 +155,9 @@ fn assistant(
     Some(Value::Object(message))
 }
 
-/// Whether the API refuses calls without reasoning, as those do that gave some before, and those of
-/// known families of models. A call that was made for the model has none of its own.
+/// Returns true if the API rejects calls without reasoning. APIs that returned reasoning before do,
+/// and so do those of known model families. A call that was made for the model has no reasoning of
+/// its own.
 fn wants_reasoning_content(from: &ChatRequest<'_>) -> bool {
     let is_of_this_model = |part: &AssistantPart| match part {
         AssistantPart::Reasoning(Reasoning { opaque: Some(opaque), .. }) => {

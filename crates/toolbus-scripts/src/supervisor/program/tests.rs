@@ -1,6 +1,6 @@
 use std::process::Command;
 
-/// Has a process refuse to be looked at after its mappings were read, within one measurement.
+/// Makes a process deny inspection after its mappings were read, within one measurement.
 const HIDES_LATE: &str = "
 import builtins, os
 read = builtins.open

@@ -38,7 +38,7 @@ const ACTED_ON: [&str; 10] = [
     header::ASK_KINDS,
 ];
 const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
-/// The bytes from 0 to 31.
+/// The bytes 0 to 31.
 const SIGNING_KEY: &str = "ed25519-private:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 fn key(secret: &str) -> GrantKey {
@@ -49,7 +49,7 @@ fn signing_key(text: &str) -> GrantSigningKey {
     GrantSigningKey::parse(text).unwrap()
 }
 
-/// The keys of a worker that knows the agent with this key.
+/// Returns the keys of a worker that has the public half of this key.
 fn public_half(text: &str) -> GrantCheckKeys {
     GrantCheckKeys::default().with_public([signing_key(text).public_key().clone()])
 }
@@ -367,7 +367,7 @@ fn a_request_without_a_grant_passes_where_none_is_required() {
     assert!(check(GrantPolicy::Require).is_granted(&granted.headers));
 }
 
-/// How often each version and result is counted of these requests.
+/// Counts the checks of these requests by version and result.
 fn counted(
     policy: GrantPolicy,
     keys: GrantCheckKeys,

@@ -1,10 +1,10 @@
-//! Keys in all their forms, and texts that are refused.
+//! Keys in all text forms, and rejected texts.
 
 use super::*;
 
 const PRIVATE: &str = "ed25519-private:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const PUBLIC: &str = "ed25519-public:A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
-/// The same, as OpenSSL 3 writes them.
+/// The same keys in the format of OpenSSL 3.
 const PRIVATE_PEM: &str = "-----BEGIN PRIVATE KEY-----\n\
     MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n\
     -----END PRIVATE KEY-----\n";
@@ -31,7 +31,7 @@ fn a_signing_key_is_read_in_both_forms() {
 }
 
 #[test]
-fn what_is_no_signing_key_is_refused_without_its_text() {
+fn an_invalid_signing_key_is_rejected_without_its_text() {
     let longer = format!("{PRIVATE}AAAA");
     let two = format!("{PRIVATE_PEM}{PRIVATE_PEM}");
     for (text, expected) in [
@@ -45,7 +45,7 @@ fn what_is_no_signing_key_is_refused_without_its_text() {
         (&*two, KeyError::NotPrivate),
         (&PRIVATE_PEM[..70], KeyError::NotPrivate),
         (&*PRIVATE_PEM.replace("PRIVATE", "RSA PRIVATE"), KeyError::NotPrivate),
-        // The key of another algorithm.
+        // A key of another algorithm.
         (&*PRIVATE_PEM.replace("K2Vw", "K2Vx"), KeyError::NotPrivate),
         (PUBLIC, KeyError::PublicForPrivate),
         (PUBLIC_PEM, KeyError::PublicForPrivate),
@@ -82,7 +82,7 @@ fn public_keys_stand_on_lines_or_in_pem() {
 }
 
 #[test]
-fn what_is_no_list_of_public_keys_is_refused_by_its_line() {
+fn an_invalid_list_of_public_keys_is_rejected_by_line() {
     let check = |text: &str, expected: KeyError| {
         let error = GrantPublicKey::parse_list(text).unwrap_err();
         assert_eq!(error, expected, "{text}");

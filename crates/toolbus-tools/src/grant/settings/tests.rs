@@ -145,7 +145,7 @@ fn a_signing_key_is_read_from_a_file_of_its_owner_alone() {
     }
 }
 
-/// A worker that takes no shared key does without its file, and has nothing of it.
+/// A worker that rejects the shared key does not read its file.
 #[test]
 fn public_keys_are_read_and_the_shared_key_only_while_it_counts() {
     let folder = tempfile::tempdir().unwrap();

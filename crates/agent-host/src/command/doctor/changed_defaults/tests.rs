@@ -8,7 +8,7 @@ use super::*;
 const PAGE: &str = include_str!("../../../../../../docs/operations.md");
 const HEADING: &str = "\n### Changed defaults\n";
 
-/// The settings of which these defaults are noted.
+/// Returns the settings whose changed defaults are noted.
 fn noted(settings: &Value) -> Vec<String> {
     let settings: Settings = serde_json::from_value(settings.clone()).unwrap();
     let names = describe(&settings, &[]).into_iter().map(|finding| {
@@ -18,7 +18,8 @@ fn noted(settings: &Value) -> Vec<String> {
     names.collect()
 }
 
-/// The page has the rows of the table, each with the day, and with what keeps what was before.
+/// The page has exactly the rows of the table, each with its date and the way to keep the former
+/// behavior.
 #[test]
 fn the_page_has_every_row_and_no_other() {
     let (_, after) = PAGE.split_once(HEADING).expect("the heading");
@@ -76,7 +77,7 @@ fn only_what_affects_the_configuration_is_noted() {
     assert_eq!(with(json!({"anthropic_usage": {"api_key": "k"}})), ["anthropic_usage.principals"]);
 }
 
-/// Files in a folder of nobody are for everybody, as before.
+/// Files in a folder that is no user's home are available to everyone, as before.
 #[test]
 fn files_are_noted_where_a_folder_is_personal() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +85,7 @@ fn files_are_noted_where_a_folder_is_personal() {
         noted(&json!({"files": {"working_directory": folder}, "policy": {"default": "allow"}}))
     };
     assert_eq!(files(folder.path()), [""; 0]);
-    // It holds every home folder.
+    // This folder contains every home folder.
     assert_eq!(files(Path::new("/")), ["files.principals"]);
 }
 

@@ -1,4 +1,4 @@
-//! Signed grants: their bytes, forged ones, and fleets in which not every process knows them.
+//! Signed grants: their encoding, forgeries, and fleets in which some processes do not know them.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use super::*;
 use crate::grant::header_value::write_signed;
 use crate::grant::settings::GrantCheckSettings;
 
-/// The bytes from 32 to 63.
+/// The bytes 32 to 63.
 const OTHER_SIGNING_KEY: &str = "ed25519-private:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
 
-/// A request of an agent with these keys.
+/// Returns a request of an agent with these keys.
 fn sealed_with(shared: Option<&str>, signing: Option<&str>) -> Envelope {
     let signer = GrantSigner::new(shared.map(key), signing.map(signing_key));
     sealed_by(&permit_by(Principal::local(), signer.as_ref()), in_a_minute())
@@ -19,12 +19,12 @@ fn verify_with(keys: GrantCheckKeys, envelope: &Envelope) -> Result<Claims, Refu
     active_with(keys).verify(&TOPIC, envelope, &subject(), unix_now())
 }
 
-/// The verdict of a worker that knows the agent of the signing key.
+/// Verifies a request as a worker that has the public half of the signing key.
 fn verify_signed(envelope: &Envelope) -> Result<Claims, Refusal> {
     verify_with(public_half(SIGNING_KEY), envelope)
 }
 
-/// The signed grant of a request, in its five parts.
+/// Returns the five parts of the signed grant of a request.
 fn signed_parts(envelope: &Envelope) -> Vec<String> {
     envelope.headers.get(header::SIGNED_GRANT).unwrap().split('.').map(str::to_owned).collect()
 }
@@ -34,7 +34,7 @@ fn with_signed(mut envelope: Envelope, value: impl Into<String>) -> Envelope {
     envelope
 }
 
-/// A request that is the same each time.
+/// Returns a request that is the same on every run.
 fn fixed_request() -> Envelope {
     let body =
         br#"{"toolCallId":"call_1","toolName":"delete","arguments":"{\"path\":\"/tmp/a\"}"}"#;
@@ -48,7 +48,8 @@ fn fixed_request() -> Envelope {
         .with_header(header::DEADLINE_MS, "1700000060000")
 }
 
-/// Computed by another implementation. The first is what every release since grants has sent.
+/// Expected values are from another implementation. The first kind is what every release with
+/// grants has sent.
 #[test]
 fn grants_of_both_kinds_have_these_bytes() {
     let shared = "1.1700000060000.bG9jYWw6YWRh.chNn1pI3OiRHIREHiCgLTVCRDQ7Arc5pHM4h87wlyYo";
@@ -137,7 +138,7 @@ fn a_grant_of_one_kind_is_none_of_the_other() {
 }
 
 #[test]
-fn a_key_is_changed_while_both_count() {
+fn both_keys_count_during_a_rotation() {
     let [old, new] = [SIGNING_KEY, OTHER_SIGNING_KEY];
     let public = |text: &str| signing_key(text).public_key().clone();
     let both = || GrantCheckKeys::default().with_public([public(old), public(new)]);
@@ -148,15 +149,15 @@ fn a_key_is_changed_while_both_count() {
     assert_eq!(verify_with(public_half(new), &by_old), Err(Refusal::UnknownKey));
     assert!(verify_with(public_half(new), &by_new).is_ok());
 
-    // A signature of one agent is not another's, though both are known.
+    // A signature of one agent is not valid for another agent, even if both keys are known.
     let mut parts = signed_parts(&by_old);
     parts[1] = public(new).id().to_owned();
     let renamed = with_signed(by_old, parts.join("."));
     assert_eq!(verify_with(both(), &renamed), Err(Refusal::Mismatch));
 }
 
-/// An agent or worker has the shared key alone before the change and a half of the pair alone after
-/// it. Between the two it has both.
+/// Before the migration, an agent or worker has only the shared key; afterwards, only its half of
+/// the pair. In between it has both.
 #[test]
 fn a_fleet_changes_over_one_process_at_a_time() {
     let agents = [
@@ -175,7 +176,7 @@ fn a_fleet_changes_over_one_process_at_a_time() {
     for (agent, shared_key, signing) in agents {
         let envelope = sealed_with(shared_key, signing);
         if shared_key.is_some() {
-            // More would be malformed to a worker of the release before.
+            // An additional part would be malformed to a worker of the previous release.
             assert_eq!(parts(&envelope).len(), 4, "{agent}");
         }
         for (worker, keys) in &workers {
@@ -196,9 +197,9 @@ fn a_fleet_changes_over_one_process_at_a_time() {
     }
 }
 
-/// Somebody who has the shared key adds a good grant to a request with a wrong signature.
+/// An attacker with the shared key adds a valid grant to a request with a wrong signature.
 #[test]
-fn a_wrong_signature_is_not_made_up_for_by_the_shared_key() {
+fn the_shared_key_does_not_rescue_a_wrong_signature() {
     let both = || public_half(SIGNING_KEY).with_shared(key(SECRET));
     let sealed = sealed_with(Some(SECRET), Some(SIGNING_KEY));
     let other = sealed_with(None, Some(OTHER_SIGNING_KEY));
@@ -263,9 +264,9 @@ fn a_signed_header_that_is_too_long_is_not_read() {
     assert!(length <= 1_400, "{length}");
 }
 
-/// Everything that a worker reads at its start, taken by somebody who has its process and folder.
+/// An attacker takes everything that a worker reads at its start from its process and folder.
 #[test]
-fn what_a_worker_has_makes_no_grant() {
+fn a_worker_cannot_make_a_grant() {
     let folder = tempfile::tempdir().unwrap();
     let public = signing_key(SIGNING_KEY).public_key().clone();
     let file = folder.path().join("public-keys");
@@ -286,7 +287,7 @@ fn what_a_worker_has_makes_no_grant() {
         public.id().to_owned(),
         format!("{settings:?}"),
         serde_json::to_string(&settings).unwrap(),
-        // The bytes of the public key as those of a private one.
+        // The bytes of the public key, presented as a private key.
         format!("ed25519-private:{encoded}"),
     ];
     for entry in fs::read_dir(folder.path()).unwrap() {
@@ -296,7 +297,7 @@ fn what_a_worker_has_makes_no_grant() {
     let claims =
         Claims { principal: "local:local".to_owned(), expires_unix_ms: in_a_minute().unix_ms() };
     let mut forged = vec![
-        // What it has heard, for another request.
+        // A grant that the worker received, on another request.
         with_signed(request(), signed().headers.get(header::SIGNED_GRANT).unwrap()),
     ];
     for text in &taken {
