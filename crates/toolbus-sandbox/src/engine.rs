@@ -139,7 +139,9 @@ impl ScriptEngine {
             }
         };
 
+        // In order: a script that was cancelled before does not start. Both arms only wait.
         let permit = tokio::select! {
+            biased;
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             permit = run.with_queue_deadline(Arc::clone(&self.running).acquire_owned()) => permit?,
         };
