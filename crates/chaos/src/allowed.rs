@@ -88,7 +88,8 @@ pub const FAULTS: Allowed = Allowed {
 /// The short run while nodes of three go.
 pub const NODES: Allowed = Allowed {
     // The request or its confirm was lost with the connection to a node, and nothing tells which.
-    unknown_false: 5,
+    // 16 calls are in flight at a strike.
+    unknown_false: 10,
     // A cancel was lost with a connection, or with the private queue that lived on the node.
     begun_after_end: 2,
     // The reply went to a private queue that was lost with its node.
