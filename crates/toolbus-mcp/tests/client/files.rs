@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use toolbus_config::TimeSpan;
 use toolbus_mcp::ServerState;
-use toolbus_mcp::config::{Entry, Variables};
+use toolbus_mcp::config::{Entry, StdioIsolation, Variables};
 use toolbus_mcp::server_pool::{AddError, Registered, ServerPool, UnregisterError};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_testkit::{eventually, mcp};
@@ -35,6 +35,8 @@ impl Files {
             sandbox_registered: false,
             supervisor: Some(supervisor()),
             connect_timeout: TimeSpan::seconds(CONNECT_LIMIT.as_secs()),
+            // Servers note their own process ids, which a shield changes.
+            stdio_isolation: StdioIsolation::Off,
             ..McpSettings::default()
         };
         let files = Self { folder, settings };
