@@ -171,11 +171,14 @@ impl Bridge {
 
     /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
     pub async fn stop(self, grace: Duration) {
-        // This comes first: an agent that learns of a server calls it, and no consumer might take
-        // the call.
-        self.listener.stop().await;
-        self.announcer.stop().await;
-        tokio::join!(self.invoke.stop(grace), self.elections.stop(grace));
+        // The announcer is first, and ends at once: an agent that learns of a server calls it, and
+        // no consumer might take the call.
+        tokio::join!(
+            self.announcer.stop(),
+            self.listener.stop(),
+            self.invoke.stop(grace),
+            self.elections.stop(grace),
+        );
         self.manage.stop(Duration::ZERO).await;
         // The elections had the others.
         if let Ok(servers) = Arc::try_unwrap(self.servers) {
