@@ -137,8 +137,13 @@ async fn kill_at(step: Step, place: &str, operator: &Operator) -> Option<(Outcom
         match step {
             Step::Pending => first.kill(),
             Step::Answered => {
-                first.signal(Signal::STOP);
-                operator.say(&asked, Approve::ONCE).await;
+                // A process that is stopped within a write keeps the database locked.
+                eventually(PATIENCE, async || {
+                    first.signal(Signal::CONT);
+                    first.signal(Signal::STOP);
+                    operator.try_say(&asked, Approve::ONCE).await
+                })
+                .await;
                 first.kill();
             }
             Step::Consumed => {

@@ -91,8 +91,16 @@ impl Operator {
     }
 
     pub(crate) async fn say(&self, approval: &Approval, verdict: Approve) {
+        self.try_say(approval, verdict).await.expect("an answer");
+    }
+
+    pub(crate) async fn try_say(
+        &self,
+        approval: &Approval,
+        verdict: Approve,
+    ) -> Result<(), toolbus_approvals::Error> {
         let answer = Answer::new(verdict, &Principal::local());
-        self.store.answer(&approval.id, answer).await.expect("an answer");
+        self.store.answer(&approval.id, answer).await.map(drop)
     }
 }
 
