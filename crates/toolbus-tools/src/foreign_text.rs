@@ -34,6 +34,8 @@ const READ_FACTOR: usize = 4;
 const NONCE_CHARS: usize = 20;
 const BEGIN: &str = "<<outside ";
 const END: &str = "<<end ";
+/// More than the size of the longest mark, in bytes.
+const MARK_BYTES_MAX: usize = 512;
 /// Ends a truncated text.
 const CUT: &str = "\n[cut: the text is longer]";
 /// Ends a truncated line.
@@ -228,6 +230,13 @@ fn then<'a>(text: Cow<'a, str>, step: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<
     }
 }
 
+/// Returns true if the end of a text has a mark when a note follows.
+fn has_mark(text: &str, note: &str) -> bool {
+    let tail = text.floor_char_boundary(text.len().saturating_sub(MARK_BYTES_MAX));
+    let tail = format!("{}{note}", &text[tail..]);
+    matches!(break_marks(&tail), Cow::Owned(_))
+}
+
 /// Truncates a clean text to this many bytes, with a note if there is room for one.
 fn fit<'a>(text: Cow<'a, str>, bytes_max: usize, is_cut: bool, note: &str) -> Cow<'a, str> {
     if !is_cut && text.len() <= bytes_max {
@@ -235,10 +244,16 @@ fn fit<'a>(text: Cow<'a, str>, bytes_max: usize, is_cut: bool, note: &str) -> Co
     }
 
     let note = if note.len() < bytes_max { note } else { "" };
-    let end = text.floor_char_boundary(bytes_max - note.len());
-    // A character that is kept only because of its neighbor is removed with it.
-    let head = hidden_text::clean_text(&text[..end], &mut HiddenCounts::default());
-    Cow::Owned(format!("{head}{note}"))
+    let mut end = text.floor_char_boundary(bytes_max - note.len());
+    loop {
+        // A character that is kept only because of its neighbor is removed with it.
+        let head = hidden_text::clean_text(&text[..end], &mut HiddenCounts::default());
+        // The cut must not complete a mark: `<<ends` would become `<<end`.
+        if end == 0 || !has_mark(&head, note) {
+            return Cow::Owned(format!("{head}{note}"));
+        }
+        end = text.floor_char_boundary(end - 1);
+    }
 }
 
 #[cfg(test)]

@@ -145,6 +145,18 @@ fn texts() -> impl Strategy<Value = String> {
         .prop_map(|pieces| pieces.concat())
 }
 
+/// The cut is where the name of a mark ends, and the text went on.
+#[test]
+fn a_cut_completes_no_mark() {
+    let text = ":: \u{1797}\u{1100}<<ends<<<";
+    for bytes_max in 0..=text.len() {
+        for cut in [ForeignText::new(text, bytes_max), ForeignText::line(text, bytes_max)] {
+            assert_eq!(ForeignText::new(cut.as_str(), bytes_max), cut);
+            assert!(!cut.as_str().ends_with("<<end") && !cut.as_str().contains("<<end…"), "{cut}");
+        }
+    }
+}
+
 proptest! {
     /// A second cleaning changes nothing, no text exceeds its limit, and no mark remains.
     #[test]
