@@ -98,7 +98,7 @@ pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 
-/// Returns true for a file that is a mount point of its own. Needs Linux 5.8 or later.
+/// Returns true for a file that is itself a mount point. Needs Linux 5.8 or later.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -107,7 +107,7 @@ fn is_mount_point(path: &Path) -> bool {
     status.is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// Returns true for a file that is a mount point of its own. Only Linux has such mounts.
+/// Returns true for a file that is itself a mount point. Only Linux has such mounts.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn is_mount_point(_path: &Path) -> bool {
     false

@@ -1,8 +1,8 @@
 //! What ran is what was judged, and what the audit log names: for generated calls of every tool
 //! that stands for others or manages servers, by every door, by direct names, and in programs,
 //! wisps, subagents, tasks of other agents, and turns that notices and schedules begin. Work that
-//! one host has begun is judged by its lineage where another host goes on with it: turns, subagents
-//! and jobs of the HTTP API.
+//! one host started is judged by its lineage when another host continues it: turns, subagents and
+//! jobs of the HTTP API.
 //!
 //! The agent, its gates, rules, artifacts and audit log are the real ones. The bridge is a stub
 //! that notes what each request asks for, and the model is a script that makes the generated calls.

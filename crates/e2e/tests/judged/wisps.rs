@@ -182,7 +182,7 @@ impl DoTask for DoNothing {
 
 /// The services that wisps use.
 struct WispParts {
-    /// What continues after a call.
+    /// Work that continues after a call.
     after: TaskTracker,
     runner: Arc<dyn Runner>,
     ends: Arc<Ends>,

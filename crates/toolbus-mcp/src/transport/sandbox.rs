@@ -96,7 +96,7 @@ impl SandboxedLaunch {
 /// The part of the host's files that a sandboxed server is given, and the part that it is not.
 #[derive(Clone, Copy)]
 pub(crate) struct SandboxView<'a> {
-    /// The name of the server's own home folder, where one is kept.
+    /// The name of the server's own home folder, if it has one.
     pub(crate) home: Option<&'a str>,
     /// Paths that no mount shows.
     pub(crate) hidden: &'a [PathBuf],

@@ -235,7 +235,7 @@ fn without_last_link(path: &Path) -> Option<PathBuf> {
 }
 
 /// Returns true for folders and regular files, and false for pipes and devices: `/dev/null` as the
-/// path of a settings file means that there is none.
+/// path of a settings file means "no file".
 fn may_hold_secrets(path: &Path) -> bool {
     !path.starts_with("/proc") && (path.is_dir() || path.is_file())
 }
